@@ -17,9 +17,9 @@ import (
 
 // acceptor is a listener that limits the open connections in total and of each address (for
 // IPv6, of each network). At a limit, the oldest unauthenticated connection is closed for a new
-// one. If all are authenticated, the new one is refused. Idle connections therefore do not
-// block authenticated callers. Both cases are logged. After an error, the HTTP server calls
-// Accept again; it accepts from one goroutine.
+// one. If all are authenticated, or on the metrics listener, the new one is refused. Idle
+// connections therefore do not block authenticated callers. Both cases are logged. After an
+// error, the HTTP server calls Accept again; it accepts from one goroutine.
 type acceptor struct {
 	net.Listener
 	log *slog.Logger

@@ -55,9 +55,9 @@ func credential(authority *ca.Authority, a identity.Admission) api.Credential {
 	}
 }
 
-// Collect returns the credential of a member that was added already. The policy engine includes the
-// member when Collect returns: the daemon that applies the change may have written the member and
-// not yet rebuilt the policies.
+// Collect returns the credential of a member that was added already. The policy engine includes
+// the member when Collect returns, because the daemon that applies the change may have written
+// the member and not yet rebuilt the policies.
 func (m *members) Collect(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, bool, error) {
 	member := access.Member{Principal: access.Principal{Kind: n.Kind, Name: n.Name}, Owner: n.Owner, Roles: n.Roles}
 	added, found, err := m.Service.Collect(ctx, by.Principal, member, n.Request)

@@ -54,7 +54,7 @@ func (p *Palyrad) Beside(other *Palyrad) {
 	p.secrets = append(p.secrets, must.Get(leaks.Gather(other.Dir))(p.T)...)
 }
 
-// outputs is output, by process. It is safe for concurrent use.
+// outputs has the output of processes, by name. It is safe for concurrent use.
 type outputs struct {
 	mu    sync.Mutex
 	texts map[string]*Output

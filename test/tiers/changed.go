@@ -144,8 +144,8 @@ func git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimRight(string(out), "\n"), nil
 }
 
-// affected returns, by import path, the packages whose tests a change of files can break,
-// each with the reason: a file of the package itself, one of a package that it imports
+// affected returns, by import path, the packages whose tests a change of files can break, each
+// with the reason. The reason is a file of the package itself, one of a package that it imports
 // directly, or a file elsewhere that its tests name.
 func affected(root string, files []string, all []pkg) (map[string]string, error) {
 	byFolder := map[string]pkg{}
@@ -179,8 +179,8 @@ func affected(root string, files []string, all []pkg) (map[string]string, error)
 	return why, nil
 }
 
-// ownerOf returns the package that a file belongs to: the one of its folder, or of the
-// nearest folder above it, for files that are embedded or read by tests.
+// ownerOf returns the package that a file belongs to. It is the package of the file's folder
+// or, for files that are embedded or read by tests, of the nearest folder above it.
 func ownerOf(file string, byFolder map[string]pkg) (pkg, bool) {
 	for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
 		if p, ok := byFolder[dir]; ok {

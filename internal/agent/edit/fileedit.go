@@ -130,8 +130,8 @@ func (f *File) load() error {
 	return nil
 }
 
-// Write replaces the file with a text and the given mode; 0 keeps the existing mode, or gives a new
-// file the default mode for private files. The directory must exist.
+// Write replaces the file with a text and the given mode. Mode 0 keeps the existing mode, or
+// gives a new file the default mode for private files. The directory must exist.
 func (f *File) Write(text []byte, mode fs.FileMode) error {
 	if err := f.unchanged(); err != nil {
 		return err

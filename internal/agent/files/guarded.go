@@ -58,8 +58,8 @@ func (m Machine) Guards(g Gateway) []Guarded {
 		}
 	}
 	for _, dir := range []Guarded{{Path: m.ClaudeDir()}, {Path: ".claude", Anywhere: true}} {
-		// Claude Code's own tools write here: plans, its notes on projects, and git worktrees, in
-		// which the files of an agent apply as in any directory.
+		// Claude Code's own tools write here: plans, its notes on projects, and git worktrees. In a
+		// worktree, the files of an agent apply as in any directory.
 		dir.Except, dir.Why = []string{"plans", "projects", "worktrees"}, AgentSettings
 		list = append(list, dir)
 	}

@@ -16,8 +16,8 @@ import (
 	"palyra/internal/identity"
 )
 
-// current uses the present credential of a bundle: another command, or palyrad, may renew its key
-// while this one runs, and the old key expires soon after.
+// current uses the present credential of a bundle. Another command, or palyrad, may renew its
+// key while this one runs, and the old key expires soon after.
 type current struct {
 	a            *App
 	dir, address string

@@ -1,4 +1,4 @@
-// Package setup has the commands for setup and removal: `palyra up` starts palyrad for a user,
+// Package setup has the commands for setup and removal. `palyra up` starts palyrad for a user,
 // declares a workspace and installs hooks; `palyra down` removes all of it. It also has the
 // commands for hooks and for the configuration of MCP clients.
 package setup

@@ -23,9 +23,9 @@ import (
 
 // UndoTool is the tool that undoes a change set. Its calls pass the commit gate like the
 // changes of programs, so that an undo needs the same approvals as a change. No list contains
-// it, and only WorkspaceService/UndoChangeSet can call it, with the certificate of a device: a
-// model that calls tools for a user could otherwise use that user's permissions. Restored files
-// are classified by the current patterns and without the workspace around them. While the
+// it, and only WorkspaceService/UndoChangeSet can call it, with the certificate of a device.
+// Otherwise a model that calls tools for a user could use that user's permissions. Restored
+// files are classified by the current patterns and without the workspace around them. While the
 // gateway is frozen, an owner or admin can still undo changes, because a bad change may be the
 // reason for the freeze. Such an undo is a change of the gateway, with a second person if one
 // exists.

@@ -1,5 +1,5 @@
-// Package localsocket is the Unix socket by which a user on palyrad's own host connects without a
-// certificate: the kernel identifies the peer process, and only the owner of palyrad's state
+// Package localsocket is the Unix socket by which a user on palyrad's own host connects without
+// a certificate. The kernel identifies the peer process, and only the owner of palyrad's state
 // directory is accepted.
 package localsocket
 

@@ -55,8 +55,9 @@ func New(c config.Quotas, log *slog.Logger) (*Quotas, error) {
 	return &Quotas{book: book, log: log}, err
 }
 
-// payer returns the account of a write. An operator at a terminal has a separate account from
-// clients with the same credential, which must not exhaust the quota that is needed to stop them.
+// payer returns the account of a write. An operator at a terminal has a separate account,
+// because clients with the same credential must not exhaust the quota that is needed to stop
+// them.
 func payer(principal string, p access.Precedence) string {
 	if p >= access.PrecedenceOperator {
 		return principal + " at a terminal"

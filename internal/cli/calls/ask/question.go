@@ -1,6 +1,6 @@
-// Package ask has the shared parts of the commands for calls: input as JSON or key=value, results
-// as text, determining policies, connections, and the display and answering of an approval in a
-// terminal.
+// Package ask has the shared parts of the commands for calls. It reads input as JSON or
+// key=value, and prints results, determining policies and connections. It also displays and
+// answers an approval in a terminal.
 //
 // Prompts are plain lines over a cancellable reader instead of huh forms. A prompt is withdrawn
 // when the approval is answered elsewhere, ignores keys typed before it was displayed, and

@@ -25,7 +25,7 @@ type Finding struct {
 func (f Finding) String() string { return f.Path + ": " + f.What }
 
 // Findings returns the other hooks of an agent, and the settings that can rewrite, disable or
-// bypass a hook of Palyra, including those of a project.
+// bypass a hook of Palyra. Settings of a project are included.
 func (s Site) Findings(a files.Agent, project string, h *Hook) ([]Finding, error) {
 	var list []Finding
 	managed := false

@@ -1,7 +1,7 @@
 // Package service starts palyrad for one user: by the user's service manager (systemd, launchd), or
 // detached with a pid file and a log. It does not write the manager's files; it returns them.
 //
-// systemd holds the port for agents, because Claude Code sends its hooks to an address, and another
+// systemd holds the port for agents. Claude Code sends its hooks to an address, and another
 // program could answer there while palyrad does not run. Without systemd, or on a machine with
 // several users, agents use the command hook over a socket in a private directory. A detached
 // palyrad starts to work after its pid is recorded.

@@ -1,5 +1,5 @@
-// Package takeover moves MCP servers from the configuration of agents to the gateway. It keeps a
-// record with the original files, so that everything can be undone; a server that the gateway
+// Package takeover moves MCP servers from the configuration of agents to the gateway. It keeps
+// a record with the original files, so that everything can be undone. A server that the gateway
 // cannot start or reach stays in its file.
 //
 // It adds each server to the gateway before it removes the entry from the file.
