@@ -113,8 +113,8 @@ func (n NewOperator) kind() access.Kind {
 	return access.KindAgent
 }
 
-// writeBundle creates a key in a directory and writes the bundle of the certificate that certify
-// gets for it. On an error it removes the directory.
+// writeBundle creates a key in a directory and writes the bundle of the certificate that
+// certify gets for it. If certify fails, it removes the directory.
 func writeBundle(dir string, certify func(csr []byte) (identity.Bundle, error)) error {
 	if _, err := os.Stat(dir); err == nil {
 		return reason.Errorf(reason.AlreadyExists, "%s already exists", dir).

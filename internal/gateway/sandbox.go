@@ -87,8 +87,8 @@ func openSandbox(ctx context.Context, g *gateway, _ Options) error {
 	return nil
 }
 
-// logToolchains logs the toolchains found and omitted: at a visible level if the configuration
-// names any.
+// logToolchains logs the toolchains found and omitted. An omitted toolchain that the
+// configuration names is a warning.
 func logToolchains(ctx context.Context, log *slog.Logger, found toolchain.Found) {
 	for _, t := range found.Toolchains {
 		log.InfoContext(ctx, "programs are looked for in a toolchain, too", slog.String("toolchain", strings.Join(t.Bins, ":")))

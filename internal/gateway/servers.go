@@ -107,8 +107,8 @@ func (g *gateway) open(ctx context.Context) error {
 	return g.policies.Load(ctx)
 }
 
-// openSocket opens a socket in the state directory. If that fails, it logs the consequence, and
-// palyrad runs without the socket.
+// openSocket opens a socket in the state directory. If a socket is not supported here, it logs
+// the consequence and returns nil, and palyrad runs without the socket.
 func openSocket(ctx context.Context, g *gateway, path, without string) (net.Listener, error) {
 	l, err := localsocket.Listen(path)
 	if errors.Is(err, localsocket.ErrNotOffered) {

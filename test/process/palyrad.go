@@ -143,7 +143,8 @@ func (p *Palyrad) Launch() {
 // ReadyLine is the line that palyrad logs once it listens.
 var ReadyLine = regexp.MustCompile(`palyrad is ready" api=(\S+) metrics=(\S*)`)
 
-// AwaitReady reports whether palyrad becomes ready; false means that it ended.
+// AwaitReady reports whether palyrad becomes ready; false means that it ended or was not ready
+// within must.Patience.
 func (p *Palyrad) AwaitReady() bool { return p.Log().Await(ReadyLine, p.Ended) != nil }
 
 // Start starts palyrad and waits until it is ready.

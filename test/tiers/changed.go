@@ -58,9 +58,9 @@ func (s *session) runChanged(ctx context.Context) error {
 	return s.runChosen(ctx, []tier{t})
 }
 
-// keepAffected removes from a tier the packages that the change does not affect. The change
-// is the difference from the base or, without a base, the last commit. Without a commit to
-// compare with, the tier keeps all packages.
+// keepAffected removes from a tier the packages that the change does not affect. The change is the
+// difference from the commit of comparedWith or, if that difference affects no package, from
+// HEAD~1. Without a commit to compare with, the tier keeps all packages.
 func (s *session) keepAffected(ctx context.Context, t *tier, all []pkg) error {
 	base, err := s.comparedWith(ctx)
 	if err != nil && s.base != "" {
@@ -146,7 +146,8 @@ func git(ctx context.Context, args ...string) (string, error) {
 
 // affected returns, by import path, the packages whose tests a change of files can break, each
 // with the reason. The reason is a file of the package itself, one of a package that it imports
-// directly, or a file elsewhere that its tests name.
+// directly, or a file elsewhere that its tests name. A change of go.mod or go.sum affects
+// all packages.
 func affected(root string, files []string, all []pkg) (map[string]string, error) {
 	byFolder := map[string]pkg{}
 	for _, p := range all {

@@ -221,8 +221,8 @@ func (c *callRun) denied() error {
 	return e
 }
 
-// verdict returns the exit code of a dispatched call. A program that exits by itself is a success,
-// with any exit code.
+// verdict returns the error of a dispatched call, which selects the exit code; nil for a
+// success. A program that exits by itself is a success, with any exit code.
 func (c *callRun) verdict() error {
 	r := c.last
 	if r.GetOutcome() == "succeeded" {

@@ -114,7 +114,8 @@ func (a *upCommands) down(ctx context.Context, f *downFlags) (err error) {
 	return a.printDown(d, exported, f.purge)
 }
 
-// reach connects to the gateway if it must be notified. It starts a gateway that does not run.
+// reach connects to the gateway if it must be notified. If that fails, it starts the service of
+// `palyra up` if the gateway is needed or hooks have tokens.
 func (a *upCommands) reach(ctx context.Context, d *ending, needed bool) error {
 	if len(d.book.Hooks) == 0 && !needed {
 		return nil

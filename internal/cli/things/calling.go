@@ -13,8 +13,8 @@ import (
 // Each such server has one.
 const startTool = "mcp.start"
 
-// started starts and inspects a server that gets secrets. If the start is denied, the server is
-// unchanged, and the denial is its problem.
+// started starts and inspects a server that gets secrets. If the start is denied, it returns
+// the error, and the server is unchanged.
 func (a *upstreamCommands) started(ctx context.Context, g *client.Gateway, up *palyrav1.Upstream) (*palyrav1.Upstream, error) {
 	s := up.GetServer()
 	if len(s.GetInject()) == 0 {

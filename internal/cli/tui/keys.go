@@ -89,7 +89,8 @@ func (m *model) again() tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// pause freezes the list; later changes are buffered, and counted.
+// pause freezes the list, or continues it if it is frozen. While it is frozen, changes are
+// buffered and counted.
 func (m *model) pause() {
 	if m.held == nil {
 		m.held = map[string]*row{}

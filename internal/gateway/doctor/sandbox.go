@@ -365,7 +365,8 @@ func profileFor(program string) string {
 	return strings.Replace(appArmorProfile, "/usr/local/bin/palyrad", program, 1)
 }
 
-// userNamespaces reports whether the kernel is configured to restrict them. It changes no setting.
+// userNamespaces reports whether the kernel is configured to restrict user namespaces. It
+// changes no setting.
 func userNamespaces(b sandbox.Choice) finding {
 	works := b.Status.Available && b.Status.Rung != sandbox.Landlocked
 	switch {

@@ -163,8 +163,7 @@ func hookPath(a files.Agent) string { return "/hooks/v1/" + string(a) }
 // HookURL is the endpoint of an agent's http hook.
 func (s Site) HookURL(a files.Agent) string { return "http://" + s.Agents + hookPath(a) }
 
-// inRepository reports whether a file may be published: it is in a git repository, or a link
-// leads to it, as with dotfiles.
+// inRepository reports whether a file is in a git repository, and may therefore be published.
 func inRepository(path, home string) bool {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
@@ -334,7 +333,7 @@ type hookGroup struct {
 	Hooks   []map[string]any `json:"hooks"`
 }
 
-// readClaude reads one settings file; nil if it does not exist.
+// readClaude reads one settings file; nil if it does not exist or this user may not read it.
 func readClaude(path string) (*claudeSettings, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
