@@ -11,9 +11,10 @@ import (
 // seconds.
 const longestWait = 1024 * time.Millisecond
 
-// unlessBusy starts a program, and retries for a while if its file is open for writing (ETXTBSY,
-// execve(2)). This also happens for a moment after palyrad has written the file: a process forked
-// at that time for another call holds a copy of the descriptor until its own execve.
+// unlessBusy starts a program, and retries for a while if its file is open for writing
+// (ETXTBSY, execve(2)). This also happens for a moment after palyrad has written the file. A
+// process forked at that time for another call holds a copy of the descriptor until its own
+// execve.
 func unlessBusy(start func() error) error {
 	for wait := time.Millisecond; ; wait *= 2 {
 		err := start()

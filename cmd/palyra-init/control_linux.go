@@ -61,8 +61,8 @@ func descriptors(rights []byte) ([]int, error) {
 	return fds, nil
 }
 
-// awaitOrder blocks until a call comes and returns its order and the descriptors that the order
-// numbers.
+// awaitOrder blocks until a call arrives. It returns the call's order, and the descriptors to
+// which the order refers by number.
 func awaitOrder() (inside.Order, []int, error) {
 	const step = "waiting for the order"
 	var order inside.Order

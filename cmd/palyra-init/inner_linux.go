@@ -177,8 +177,8 @@ func dropCapabilities() error {
 	for c := range uintptr(64) {
 		err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0)
 		if err == unix.EINVAL || err == unix.EPERM {
-			// Either this is past the last capability of the kernel, or this is an ordinary user
-			// without a user namespace, whom no_new_privs prevents from gaining any. The report
+			// Either c is past the last capability of the kernel, or this is an ordinary user without a
+			// user namespace. no_new_privs prevents such a user from gaining any capability. The report
 			// shows the result.
 			break
 		}

@@ -101,8 +101,9 @@ func restrict(l inside.Landlock) error {
 // self is the directory of a process that a rule may name.
 const self = "/proc/self"
 
-// holdSelf keeps the directory of the rule for it open until the program starts. If the kernel
-// drops it, as it does when memory is short, procfs creates another one, which no rule names.
+// holdSelf keeps the directory of this process open until the program starts, if a rule names
+// it. The kernel may drop the directory when memory is short; procfs then creates another one,
+// which no rule names.
 func holdSelf(rules []inside.Rule) error {
 	if !slices.ContainsFunc(rules, func(r inside.Rule) bool { return r.Path == self }) {
 		return nil

@@ -1,9 +1,9 @@
-// Command palyra-init runs before a tool does. With bubblewrap it runs twice: outside, to make
-// mounts that bubblewrap cannot, and inside, to drop all remaining privileges, to verify the
-// layers in force, and to become the tool. Without bubblewrap it runs once and performs the steps
-// of both that the rung needs. It also holds a user namespace open for palyrad, and serves as the
-// tool that tests whether a layer is in force. It is small and static and reads its orders from
-// sealed descriptors, never from its environment.
+// Command palyra-init runs before a tool does. With bubblewrap it runs twice. Outside, it makes
+// mounts that bubblewrap cannot make. Inside, it drops all remaining privileges, verifies the
+// layers in force, and becomes the tool. Without bubblewrap it runs once and performs the steps
+// of both that the rung needs. It also holds a user namespace open for palyrad, and serves as
+// the tool that tests whether a layer is in force. It is small and static and reads its orders
+// from sealed descriptors, never from its environment.
 package main
 
 import (

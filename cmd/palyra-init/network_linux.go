@@ -123,7 +123,8 @@ func capture() (families []string, err error) {
 }
 
 // captured connects to a port without a listener, at an address reserved for documentation (RFC
-// 5737, RFC 3849): here it is refused at once, and in any other network it is unreachable.
+// 5737, RFC 3849). Here the connection is refused at once, and in any other network it is
+// unreachable.
 func captured(family int, to unix.Sockaddr) error {
 	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -9,11 +9,12 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// pin writes the bytes that palyrad has hashed over the workspace's own files, in the copy of the
-// workspace, so that later changes outside are not visible to the tool. Owner, mode and time are
-// preserved, because make uses them. It returns the positions of the operands that this user may
-// not write to. palyrad cannot write them: the kernel leaves writes to the upper directory of a
-// mounted overlay undefined, and a prepared sandbox is mounted long before the call.
+// pin writes the bytes that palyrad has hashed over the workspace's own files, in the copy of
+// the workspace, so that later changes outside are not visible to the tool. Owner, mode and
+// time are preserved, because make uses them. It returns the positions of the operands that
+// this user may not write to. palyrad cannot write them, because the kernel leaves writes to
+// the upper directory of a mounted overlay undefined. A prepared sandbox is mounted long before
+// the call.
 func pin(dir string, operands []inside.Operand, bytes int) (unpinned []int, err error) {
 	root, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

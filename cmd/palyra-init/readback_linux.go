@@ -11,7 +11,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// kinds are the namespaces as /proc/self/ns names them.
+// kinds are the names of the namespaces in /proc/self/ns.
 var kinds = []string{"mnt", "pid", "net", "user", "ipc", "uts", "cgroup"}
 
 // readBack measures this thread, which becomes the tool.

@@ -14,8 +14,8 @@ const maxPiece = 4 << 20
 // refused is the return value of a function with invalid arguments.
 const refused = uint64(0xffff_ffff)
 
-// handles is the handle interface. Only palyrad knows the meaning of a handle: every function
-// except those that read local data sends a request to it.
+// handles is the handle interface. Only palyrad knows the meaning of a handle, so every
+// function sends a request to palyrad, except functions that read local data.
 var handles = map[string]function{
 	"grant_open":     question("grant_open", 1, 1),
 	"grant_count":    question("grant_count", 1, 0),

@@ -8,7 +8,7 @@ import (
 )
 
 // watch interrupts calls that exceed their time limit. Its timer outlives a call that ended in
-// time, and then only checks whether another call is due: setting a timer for each call would
+// time, and then only checks whether another call is due. Setting a timer for each call would
 // take longer than most calls.
 type watch struct {
 	interrupt func()

@@ -1,4 +1,4 @@
-// The command palyra is the command line of the Palyra gateway.
+// Command palyra is the command line of the Palyra gateway.
 package main
 
 import (

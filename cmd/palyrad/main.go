@@ -36,8 +36,9 @@ func main() {
 }
 
 // command returns the command line of palyrad. Only the daemon forbids dumps of its memory.
-// Before its socket accepts an order from another palyrad on this host, it inspects the
-// namespaces of that process, which an ordinary user cannot do for an undumpable process.
+// Before the daemon accepts a request over its socket from another palyrad on this host, it
+// inspects the namespaces of that process. An ordinary user cannot inspect an undumpable
+// process.
 func command() *cobra.Command {
 	c := gateway.Command(os.Stdout, os.Stderr)
 	c.PreRunE = func(*cobra.Command, []string) error { return forbidDumps() }

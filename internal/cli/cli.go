@@ -1,13 +1,13 @@
 // Package cli is the command line of Palyra, the program `palyra`. It accesses palyrad only through
 // the API; what can be verified offline is verified here.
 //
-// The rules of its output: data is written to stdout and messages to stderr; text from the gateway
-// is escaped before it is printed; without a terminal there are no prompts; an error contains the
-// next step, and its reason code selects the exit code.
+// Its output follows these rules. Data is written to stdout and messages to stderr. Text from
+// the gateway is escaped before it is printed. Without a terminal there are no prompts. An
+// error contains the next step, and its reason code selects the exit code.
 //
-// A family of commands does not import another one, so that a change of one needs no reading of the
-// others. Parts that two families share are packages of their own (calls/ask), printer has no
-// access to a gateway, and client has no knowledge of commands.
+// A family of commands does not import another one, so that one can be changed without reading
+// the others. Parts that two families share are packages of their own (calls/ask). printer has
+// no access to a gateway, and client does not depend on commands.
 package cli
 
 import (

@@ -18,7 +18,7 @@ import (
 const styledWidth = 100
 
 // help prints styled help to a terminal, and cobra's plain text to a pipe. Styling queries the
-// terminal's background, so it is used for nothing but help, and not before an answer is read.
+// terminal's background, so it is used only for help, and never before an answer is read.
 func (a *app) help(cmd *cobra.Command, _ []string) {
 	// For an unknown subcommand of a group, cobra requests the help of the group.
 	if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 {
@@ -28,7 +28,7 @@ func (a *app) help(cmd *cobra.Command, _ []string) {
 		fmt.Fprint(a.Out, plainHelp(cmd))
 		return
 	}
-	// fang styles a tree only while it executes it, so it gets a separate one.
+	// fang styles a command tree only while it executes it, so help uses a separate tree.
 	styled := (&app{client.NewApp(a.Streams)}).root()
 	styled.SetOut(a.Out)
 	styled.SetErr(a.Err)

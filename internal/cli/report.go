@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// report prints an error with its next step and returns the exit code, which for a
-// command that was interrupted and did not succeed is ExitInterrupted.
+// report prints an error with its next step and returns the exit code. If the command was
+// interrupted and did not succeed, the code is ExitInterrupted.
 func (a *app) report(ctx context.Context, cmd *cobra.Command, err error) int {
 	if err == nil {
 		return reason.ExitOK

@@ -94,8 +94,8 @@ type gateway struct {
 	changes    *changesets.ChangeSets
 	isolation  isolation
 	policies   *policyadmin.Admin
-	// calls are the calls that clients may disconnect from; once holding is closed, responses do
-	// not wait for them any more.
+	// calls has the calls that continue without their clients. Once holding is closed, responses
+	// do not wait for calls any more.
 	calls   *resume.Calls
 	holding chan struct{}
 	hooks   *hook.Service
@@ -205,8 +205,8 @@ func build(ctx context.Context, o Options) (_ *gateway, err error) {
 // startInterval is the interval of progress messages during a long start.
 const startInterval = 5 * time.Second
 
-// startWatch logs the current step of a long start: with a large journal, an operator could assume
-// that it hangs.
+// startWatch logs the current step of a long start, because an operator could otherwise assume
+// that a start with a large journal hangs.
 type startWatch struct {
 	log   *slog.Logger
 	meter progress.Meter
@@ -364,8 +364,8 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	return openUpstreams(ctx, g, process)
 }
 
-// openUpstreams creates the manager of upstream servers, and registers their tools as last
-// approved: the policies loaded next may name them. It connects to no server.
+// openUpstreams creates the manager of upstream servers. It registers their tools as last
+// approved, because the policies loaded next may name them. It connects to no server.
 func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolicy) error {
 	denied, err := egress.ParseRules(g.cfg.HTTP.DeniedHosts)
 	if err != nil {

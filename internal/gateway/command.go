@@ -70,9 +70,9 @@ func presenceCommand(s *settings) *cobra.Command {
 	})
 }
 
-// refuseKeys makes c, and every command below it, refuse arguments in the form of a well-known key,
-// as RPCs do: arguments typed on this host reach the journal and the members' list without passing
-// an interceptor.
+// refuseKeys makes c and every command below it refuse arguments in the form of a well-known
+// key, as RPCs do. Arguments typed on this host reach the journal and the members' list without
+// passing an interceptor.
 func refuseKeys(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		refuseKeys(sub)
@@ -113,8 +113,8 @@ func arguments(check cobra.PositionalArgs) cobra.PositionalArgs {
 // groupOfFlag is the annotation that holds the heading of a flag.
 const groupOfFlag = "group"
 
-// printUsage prints the usage of a command, with the flags of the settings by groups. A subcommand,
-// which reads only two or three of them, prints where they are documented.
+// printUsage prints the usage of a command, with the flags of the settings by groups. A
+// subcommand reads only two or three settings, so it prints where they are documented.
 func printUsage(cmd *cobra.Command) error {
 	out := cmd.OutOrStderr()
 	var b strings.Builder
@@ -208,7 +208,7 @@ type settings struct {
 	workspaces []string
 }
 
-// setting is a flag, given or not, as the text that package config parses.
+// setting is a flag, set or not, with its value as the text that package config parses.
 type setting struct {
 	kind, text string
 	given      bool
@@ -287,8 +287,8 @@ func logger(cfg *config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// sayWaiting prints the approval that an addition waits for, once it exists: when palyrad runs and
-// changes take two people. It runs until stop is called.
+// sayWaiting prints the approval that an addition waits for, once it exists. An approval is
+// needed only if palyrad runs and changes take two people. It runs until stop is called.
 func sayWaiting(cmd *cobra.Command, cfg *config.Config) (stop func()) {
 	ctx, cancel := context.WithCancel(cmd.Context())
 	done := make(chan struct{})

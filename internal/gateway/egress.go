@@ -44,8 +44,8 @@ func reach(cfg *config.Config) (egress.Reach, error) {
 	return grant, nil
 }
 
-// suffixRules are rules for domains and every host below them. Programs reach
-// them on the ports of the web, as a sandbox has to listen on each.
+// suffixRules returns rules for domains and every host below them. If strict is true, they
+// cover only the ports of the web, because a sandbox must listen on each port.
 func suffixRules(suffixes []string, strict bool) []string {
 	ports := []string{""}
 	if strict {

@@ -154,8 +154,9 @@ func notices(g *gateway) []string {
 	return list
 }
 
-// limitedNotice describes the limits in effect: the classes with a refused request within the last
-// minute, the number of locked-out keys, and the number of calls waiting for a sandbox; "" if none.
+// limitedNotice describes the limits in effect; "" if there are none. It names the classes with
+// a refused request within the last minute, the number of locked-out keys, and the number of
+// calls waiting for a sandbox.
 func limitedNotice(refused map[limit.Class]limit.Refusals, locked map[limit.Class]int, waiting int, now time.Time) string {
 	var parts, classes []string
 	for class, n := range refused {

@@ -6,9 +6,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// KeepInherited marks the descriptors that palyrad inherited as close-on-exec, so
-// that they are not passed on to programs that palyrad starts: bubblewrap would keep
-// them open until its sandbox is built.
+// KeepInherited marks the descriptors that palyrad inherited as close-on-exec, so that programs
+// started by palyrad do not inherit them. bubblewrap would keep them open until its sandbox is
+// built.
 func KeepInherited() error {
 	const first = 3
 	if err := unix.CloseRange(first, ^uint(0)>>1, unix.CLOSE_RANGE_CLOEXEC); err != nil {

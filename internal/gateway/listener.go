@@ -15,19 +15,20 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// acceptor is a listener that bounds the open connections, of all and of each address (each
-// network of IPv6). At a bound, the oldest unauthenticated connection is closed for a new one;
-// without any, the new one is refused. So idle connections do not block authenticated callers.
-// The log states both. The HTTP server tries again by itself; it accepts from one goroutine.
+// acceptor is a listener that limits the open connections in total and of each address (for
+// IPv6, of each network). At a limit, the oldest unauthenticated connection is closed for a new
+// one. If all are authenticated, or on the metrics listener, the new one is refused. Idle
+// connections therefore do not block authenticated callers. Both cases are logged. After an
+// error, the HTTP server calls Accept again; it accepts from one goroutine.
 type acceptor struct {
 	net.Listener
 	log *slog.Logger
 	// metrics is true for the metrics listener, which no setting limits.
 	metrics bool
 	// most and mostOfOne limit the connections of all addresses and of one address. Connections of
-	// this machine, which share one address, count only against most. All users of a machine share
-	// that address. A bound on its authenticated connections would let one user exclude the others;
-	// one on its unauthenticated connections made `palyra freeze` fail during a flood
+	// this machine share one address, so they count only against most. A limit on the
+	// authenticated ones would let one user of the machine exclude the others. A limit on the
+	// unauthenticated ones made `palyra freeze` fail during a flood
 	// (TestFreezeBesideIdleConnections), because fewer places are replaced sooner.
 	most, mostOfOne int
 	warnedAt        time.Time
@@ -158,8 +159,8 @@ type countedConn struct {
 	net.Conn
 	in   *connections
 	from string
-	// Guarded by in.mu: gone is true once the connection is no longer counted, and place is its
-	// place among the unauthenticated ones, nil for an authenticated one.
+	// gone and place are guarded by in.mu. gone is true once the connection is no longer counted.
+	// place is its place among the unauthenticated ones, nil for an authenticated one.
 	gone  bool
 	place *list.Element
 }

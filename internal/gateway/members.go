@@ -55,9 +55,9 @@ func credential(authority *ca.Authority, a identity.Admission) api.Credential {
 	}
 }
 
-// Collect returns the credential of a member that was added already. The policy engine includes the
-// member when Collect returns: the daemon that applies the change may have written the member and
-// not yet rebuilt the policies.
+// Collect returns the credential of a member that was added already. The policy engine includes
+// the member when Collect returns, because the daemon that applies the change may have written
+// the member and not yet rebuilt the policies.
 func (m *members) Collect(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, bool, error) {
 	member := access.Member{Principal: access.Principal{Kind: n.Kind, Name: n.Name}, Owner: n.Owner, Roles: n.Roles}
 	added, found, err := m.Service.Collect(ctx, by.Principal, member, n.Request)
@@ -121,13 +121,14 @@ func (m *members) Renew(ctx context.Context, deviceID, byKey string, csr []byte)
 	return api.Credential{Chain: string(issued.PEM), Root: string(m.authority.RootPEM())}, nil
 }
 
-// Revoke refuses a device from now on. The policy engine includes the change when it returns.
+// Revoke refuses a device from now on. The policy engine includes the change when Revoke
+// returns.
 func (m *members) Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error) {
 	dev, err := m.Service.Revoke(ctx, by.Principal, deviceID, why, acceptLoss)
 	if err != nil {
 		return dev, err
 	}
-	// It does so although the revocation may have ended the very request that asked.
+	// The policies are rebuilt even if the revocation has ended this request.
 	return dev, m.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String())
 }
 
@@ -137,7 +138,8 @@ func (m *members) AddDevice(ctx context.Context, by access.Caller, r identity.Re
 	if err != nil {
 		return api.Credential{}, err
 	}
-	// The device of this request may be revoked itself, and the new one is lost without an answer.
+	// The device of this request may itself be revoked, which ends the request. An error would
+	// lose the credential of the new device.
 	if err := m.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()); err != nil {
 		return api.Credential{}, err
 	}
@@ -173,7 +175,8 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	return err
 }
 
-// openPasskeys also serves commands on a state directory whose daemon does not run.
+// openPasskeys opens the passkeys, for the daemon and for commands on the state directory of a
+// stopped daemon.
 func openPasskeys(ctx context.Context, cfg *config.Config, s stores, authority *ca.Authority, registry *access.Registry, service *identity.Service) (*passkeys.Keeper, error) {
 	makes := passkeys.Makes{AAGUIDs: cfg.Presence.AAGUIDs}
 	if file := cfg.Presence.AttestationRoots; file != "" {
@@ -210,7 +213,8 @@ func guard(g *gateway) change.Guard {
 	return func(ctx context.Context, kind change.Kind) error { return g.changing.Guard(ctx, kind) }
 }
 
-// openIdentity also serves commands on a state directory whose daemon does not run.
+// openIdentity opens the members and their devices, for the daemon and for commands on the
+// state directory of a stopped daemon.
 func openIdentity(ctx context.Context, store identity.Store, authority *ca.Authority, roles []access.Role, guard change.Guard) (*access.Registry, *identity.Service, error) {
 	registry, err := access.NewRegistry(ctx, store, roles)
 	if err != nil {

@@ -31,7 +31,7 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// NewOperator describes a person or an agent that is to be added on this host.
+// NewOperator describes a person or an agent to add on this host.
 type NewOperator struct {
 	Name string
 	// Roles are the roles of a user; an agent has the role agent.
@@ -40,7 +40,7 @@ type NewOperator struct {
 	Owner access.Principal
 	// Dir is the directory of the new credential bundle; it MUST NOT exist.
 	Dir string
-	// AcceptLoss means that the operator has seen which members lose the ability to answer
+	// AcceptLoss means that the operator accepts that members lose the ability to answer
 	// approvals.
 	AcceptLoss bool
 }
@@ -66,7 +66,7 @@ func AddOperator(ctx context.Context, cfg *config.Config, n NewOperator) (device
 	return device, err
 }
 
-// NewBundle describes a new credential for a member who lost theirs.
+// NewBundle describes a new credential for a member whose credential is lost.
 type NewBundle struct {
 	// Member is "user:bob", "agent:helper", or a name alone.
 	Member string
@@ -113,8 +113,8 @@ func (n NewOperator) kind() access.Kind {
 	return access.KindAgent
 }
 
-// writeBundle creates a key in a directory and writes the bundle of the certificate that certify
-// gets for it. On an error it removes the directory.
+// writeBundle creates a key in a directory and writes the bundle of the certificate that
+// certify gets for it. If certify fails, it removes the directory.
 func writeBundle(dir string, certify func(csr []byte) (identity.Bundle, error)) error {
 	if _, err := os.Stat(dir); err == nil {
 		return reason.Errorf(reason.AlreadyExists, "%s already exists", dir).
@@ -189,9 +189,9 @@ func onlineOrOffline(cfg *config.Config, online func(own identity.Bundle) error,
 	return offline()
 }
 
-// offlineAddress returns the address for a bundle while no daemon runs: the setting listen.api. If
-// its port is 0, the next daemon gets another port at its start; the address of the last daemon is
-// then the best guess, and without one it returns an error.
+// offlineAddress returns the address for a bundle while no daemon runs: the setting listen.api.
+// If its port is 0, the next daemon gets another port at its start. The function then returns
+// the address of the last daemon as the best guess, or an error if there is none.
 func offlineAddress(cfg *config.Config) (string, error) {
 	_, port, err := net.SplitHostPort(cfg.Listen.API)
 	if err != nil {
@@ -269,9 +269,9 @@ func SealKeys(cfg *config.Config) (places []ca.KeyPlace, moved bool, err error) 
 	return keyPlaces(authority, cfg), moved, nil
 }
 
-// PresenceKeys manages presence keys with the authority of the gateway's host: over the socket of
-// the running daemon, since the local operator's key is not sufficient, or in a stopped gateway's
-// state directory.
+// PresenceKeys manages presence keys with the authority of the gateway's host. It uses the
+// socket of the running daemon, because the local operator's key is not sufficient, or a
+// stopped gateway's state directory.
 func PresenceKeys(ctx context.Context, cfg *config.Config, do func(presencehost.Keys) error) (err error) {
 	lock, err := takeState(cfg.StateDir)
 	if errors.Is(err, statedir.ErrInUse) {

@@ -87,8 +87,8 @@ func openSandbox(ctx context.Context, g *gateway, _ Options) error {
 	return nil
 }
 
-// logToolchains logs the toolchains found and omitted: at a visible level if the configuration
-// names any.
+// logToolchains logs the toolchains found and omitted. An omitted toolchain that the
+// configuration names is a warning.
 func logToolchains(ctx context.Context, log *slog.Logger, found toolchain.Found) {
 	for _, t := range found.Toolchains {
 		log.InfoContext(ctx, "programs are looked for in a toolchain, too", slog.String("toolchain", strings.Join(t.Bins, ":")))
@@ -173,7 +173,7 @@ func openGuests(ctx context.Context, g *gateway, _ Options) error {
 	return nil
 }
 
-// wasmWorker is the path of the worker's program.
+// wasmWorker returns the path of the worker's program.
 func wasmWorker(cfg *config.Config) string {
 	if cfg.WASM.Worker != "" {
 		return cfg.WASM.Worker
@@ -191,7 +191,7 @@ func probeGuests(ctx context.Context, cfg *config.Config, tierC sandbox.Runner, 
 	return runner.Probe(ctx)
 }
 
-// besidePalyrad is the path of a program in the directory of this one.
+// besidePalyrad returns the path of a program in the directory of palyrad.
 func besidePalyrad(name string) string {
 	own, err := os.Executable()
 	if err != nil {
@@ -208,7 +208,7 @@ func (g guests) ready() error {
 	return nil
 }
 
-// inline is the tool wasm.run under the settings.
+// inline returns the tool wasm.run under the settings.
 func (g guests) inline(c config.WASMRuntime) wasm.Inline {
 	return wasm.Inline{
 		Guests: g.runner, Ready: g.ready, FuelCeiling: uint64(c.FuelCeiling), ModuleBytes: c.MaxModuleBytes, Version: version.Get().Version,

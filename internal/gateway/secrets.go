@@ -22,8 +22,8 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// openVault starts the search for the vault's key. A failure does not prevent the start: the next
-// use of the key tries again.
+// openVault starts the search for the vault's key. An unavailable key does not prevent the
+// start, because the next use of the key tries again.
 func openVault(ctx context.Context, g *gateway, _ Options) (err error) {
 	if g.kek, err = vaultkey.Open(g.cfg, g.journal.Gateway(), g.stores.journal, g.log); err != nil {
 		return err
@@ -113,7 +113,7 @@ func resumeRekey(ctx context.Context, g *gateway) error {
 				g.log.InfoContext(ctx, "the vault was rekeyed to its end", slog.Int("keys", done.Rewrapped))
 			}
 			return nil
-		case reason.Of(err) != reason.VaultLocked && ctx.Err() == nil: // the keys report themselves that they are locked
+		case reason.Of(err) != reason.VaultLocked && ctx.Err() == nil: // package kek logs locked keys
 			g.log.WarnContext(ctx, "the vault is not rekeyed to its end", slog.Any("error", err))
 		}
 		select {

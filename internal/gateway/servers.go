@@ -107,8 +107,8 @@ func (g *gateway) open(ctx context.Context) error {
 	return g.policies.Load(ctx)
 }
 
-// openSocket opens a socket in the state directory. If that fails, it logs the consequence, and
-// palyrad runs without the socket.
+// openSocket opens a socket in the state directory. If a socket is not supported here, it logs
+// the consequence and returns nil, and palyrad runs without the socket.
 func openSocket(ctx context.Context, g *gateway, path, without string) (net.Listener, error) {
 	l, err := localsocket.Listen(path)
 	if errors.Is(err, localsocket.ErrNotOffered) {
@@ -257,8 +257,8 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 	g.lookAgain = handler.LookAgain
 	followConsole(g, handler)
 	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
-	// A revoked device, or one whose member lost permissions, also loses its streams and runs: the
-	// streams first, so that none starts a run after the runs were stopped.
+	// A revoked device, or one whose member lost permissions, also loses its streams and runs. The
+	// streams end first, so that none starts a run after the runs were stopped.
 	g.identity.OnEnd(func(d identity.Device, why *reason.Error) {
 		attrs := append([]any{slog.String("device", d.ID)}, endCredential(ctx, g, handler, d.ID, d.Principal, why)...)
 		if d.Revoked() {
@@ -312,8 +312,8 @@ func newServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// endCredential ends the open work of a device or a token, and returns a description for the log:
-// the streams end first, so that none starts a run or a call afterwards.
+// endCredential ends the open work of a device or a token, and returns a description for the
+// log. The streams end first, so that none starts a run or a call afterwards.
 func endCredential(ctx context.Context, g *gateway, handler *api.Server, id string, of access.Principal, why *reason.Error) []any {
 	requests, runs := handler.End(id, why), g.runs.EndDevice(id, why)
 	calls := g.pipeline.EndCallers(func(c access.Caller) bool { return c.DeviceID == id }, why)
@@ -541,7 +541,7 @@ func consoleAbout(g *gateway) people.About {
 			return list
 		},
 	}
-	about.Name, _ = os.Hostname() // it is for people alone
+	about.Name, _ = os.Hostname() // for display only
 	if len(g.cfg.Models) > 0 {
 		about.Features = append(about.Features, "models")
 	}

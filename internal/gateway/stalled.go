@@ -10,8 +10,8 @@ import (
 // holds its sandbox meanwhile.
 const stalledAfter = 30 * time.Second
 
-// cutOff aborts requests whose client has not read an answer for that long, as if it had
-// disconnected.
+// cutOff aborts requests whose client leaves an answer unread for the duration after, as if the
+// client had disconnected.
 func cutOff(h http.Handler, after time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		watched := &watchedWriter{ResponseWriter: w, control: http.NewResponseController(w), after: after}
@@ -43,7 +43,7 @@ type watchedWriter struct {
 func (w *watchedWriter) cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.ended { // the server then reuses the writer
+	if !w.ended { // after the end, the server reuses the writer
 		_ = w.control.SetWriteDeadline(time.Unix(1, 0))
 	}
 }

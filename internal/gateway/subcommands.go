@@ -396,7 +396,7 @@ func examined(cfg *config.Config) doctor.Config {
 func describedTools(cfg *config.Config) ([]tool.Descriptor, error) {
 	ws, err := openWorkspaces(cfg)
 	if err != nil {
-		ws, err = workspace.NewSet(nil) // is found by another exam
+		ws, err = workspace.NewSet(nil) // another exam reports this error
 	}
 	if err != nil {
 		return nil, err

@@ -1,10 +1,10 @@
-// The command plainenglish counts phrases that make technical English hard to read, per 10,000
-// words, and fails where a rate is above its bound. See CONTRIBUTING.md, "Language".
+// Command plainenglish counts phrases that make technical English hard to read, per 10,000
+// words, and fails if a rate exceeds its bound. See CONTRIBUTING.md, "Language".
 //
 //	go run ./scripts/plainenglish [-list PHRASE] [-text KIND] [-files] [DIR]
 //
 // It reads four kinds of text: Go comments, Go string literals that contain a space (messages,
-// help, prompts), Markdown, and the TypeScript of the console. It leaves out tests, and generated
+// help, prompts), Markdown, and the TypeScript of the console. It skips tests, and generated
 // and vendored files.
 package main
 
@@ -165,7 +165,7 @@ func printFiles(w io.Writer, lines []line) {
 	}
 }
 
-// report prints the rates, and returns those that are above what is allowed.
+// report prints the rates, and returns the rates that exceed their bounds.
 func report(w io.Writer, lines []line) (above []string) {
 	words, hits := map[string]int{}, map[string]map[string]int{}
 	for _, l := range lines {

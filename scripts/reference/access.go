@@ -19,7 +19,7 @@ Each method has one row; a method without a row is denied. The roles are those t
 with the default policies alone. [Access](../access.md) describes the columns.`,
 }
 
-// anyMember stands for the members of any role, and of none.
+// anyMember stands for all members, with or without a role.
 const anyMember = "all members"
 
 // roleFinder returns the roles that have a permission with the default policies.

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// comments are the doc comments of a package: of its types by their names, and of fields and
-// interface methods by "Type.Name".
+// comments has the doc comments of a package: types by their names, and fields and interface
+// methods by "Type.Name".
 type comments map[string]string
 
 // readComments reads the doc comments of the package in a directory, without its tests.

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// directory holds the pages; nothing else is in it.
+// directory contains only the pages.
 const directory = "docs/reference"
 
 // page is one file of directory.

@@ -51,7 +51,7 @@ func methods() (string, error) {
 	return b.String(), nil
 }
 
-// section is the section of one method.
+// section returns the section of one method.
 func section(name, comment string, m api.Method) (string, error) {
 	text, example, ok := strings.Cut(strings.TrimSpace(comment), "\n\nExample: ")
 	if !ok || !json.Valid([]byte(example)) {

@@ -1,7 +1,6 @@
-// Package agents runs Claude Code and Codex, as people install them, under the hooks
-// that `palyra up` writes, against a model that a test plays. `make agents` does it: it
-// installs the pinned versions of the agents, and no network is there but loopback.
-// Each row of the table that it prints is one fault with each agent: did the tool run,
-// or was it blocked? `make test` leaves it out, for the agents are hundreds of
-// megabytes.
+// Package agents runs Claude Code and Codex under the hooks that `palyra up` writes. The agents
+// are installed as users install them, and a test plays their model. `make agents` installs the
+// pinned versions of the agents, and runs the tests without any network except loopback. It
+// prints a table with one row for each fault and agent, which shows whether the tool ran or was
+// blocked. `make test` omits these tests, because the agents are hundreds of megabytes.
 package agents

@@ -199,8 +199,9 @@ func (c *confined) client() error {
 	return err
 }
 
-// egressProxy is goal 16: the throughput that a program in a strict sandbox loses on the way to a
-// permitted host, and the start time of that way.
+// egressProxy is goal 16: the throughput and latency that a program in a strict sandbox loses
+// on the connection to a permitted host. It also measures the additional start time of such a
+// sandbox.
 func egressProxy(ctx context.Context, b *bench) (_ []*line, err error) {
 	s, err := b.newServer()
 	if err != nil {

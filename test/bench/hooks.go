@@ -23,9 +23,9 @@ import (
 	"palyra/internal/core/statedir"
 )
 
-// hooks is goal 26: the time that an agent waits before each of its tools. By HTTP this is one
-// request. By the command it also includes the start of a program; its floor is the same request
-// over the socket, plus 1.5 times the start of a program without work.
+// hooks is goal 26: the time that an agent waits before each of its tools. With HTTP this is
+// one request. With the command it also includes the start of a program. The floor is then the
+// same request over the socket, plus 1.5 times the start of a program without work.
 func hooks(ctx context.Context, b *bench) (_ []*line, err error) {
 	a, err := b.newHooked(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (a *hooked) inTurns(ctx context.Context, b *bench, hello string) (medians [
 	return medians, nil
 }
 
-// p50Then measures do, with a new id each time, and runs then after it without measuring.
+// p50Then measures do with a new id each time, and then runs then without measuring it.
 func p50Then(n int, do, then func(id string) error) (float64, error) {
 	var values []float64
 	for range n {
@@ -103,7 +103,7 @@ const socketURL = "http://localhost/hooks/v1/claude-code"
 type hooked struct {
 	gateway *gateway
 	token   string
-	// port and socket are clients of the two ways, and url is the endpoint of the first.
+	// port and socket are the clients of the two transports, and url is the endpoint for port.
 	port, socket *http.Client
 	url          string
 }
@@ -170,7 +170,7 @@ func (a *hooked) message(event, id string) string {
 		a.gateway.workspace(), event, id, filepath.Join(a.gateway.workspace(), "main.go"), more)
 }
 
-// ask sends a message by one of the ways. A question must be allowed.
+// ask sends a message through one of the transports. A question must be allowed.
 func (a *hooked) ask(ctx context.Context, by *http.Client, url, event, id string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(a.message(event, id)))
 	if err != nil {
@@ -201,7 +201,7 @@ func (a *hooked) reports(ctx context.Context) func(id string) error {
 	return func(id string) error { return a.ask(ctx, a.port, a.url, "PostToolUse", id) }
 }
 
-// program asks by palyra-hook.
+// program returns a function that asks through palyra-hook.
 func (a *hooked) program(ctx context.Context, b *bench) func(id string) error {
 	path := filepath.Join(filepath.Dir(b.palyrad), "palyra-hook")
 	return func(id string) error {

@@ -11,8 +11,8 @@ import (
 	limits "palyra/internal/core/limit"
 )
 
-// rateLimitCheck is goal 20: the time of a request for the rate limits of its principal, its
-// address and the shared bucket, with as many other entries as a busy gateway has.
+// rateLimitCheck is goal 20: the time to check the rate limits of a request's principal, its
+// address and the shared bucket. The limiter has as many other entries as in a busy gateway.
 func rateLimitCheck(ctx context.Context, b *bench) ([]*line, error) {
 	took := &line{goal: "20", what: "rate-limit check of principal and address", unit: "us", limit: atMost(1)}
 	made := &line{goal: "20", what: "allocations of a rate-limit check", limit: atMost(0)}

@@ -262,9 +262,9 @@ type sizes struct {
 	decisions int
 	// checks is the number of requests of a rate limiter.
 	checks int
-	// principals make the waiting calls in total.
+	// principals is the number of principals, and waiting the total number of their waiting calls.
 	principals, waiting int
-	// agents ask that many times each, without an answer.
+	// agents is the number of agents, and asks the number of unanswered questions of each agent.
 	agents, asks int
 	// records is the number of approvals, and pages the number of listed pages.
 	records, pages int

@@ -50,8 +50,8 @@ func policyDecision(ctx context.Context, b *bench) ([]*line, error) {
 // others is the number of tools in addition to the called one.
 const others = 50
 
-// manyPolicies returns the default set with n more: forbids with conditions, of which ten can match
-// the call of everyFact.
+// manyPolicies returns the default set with n more policies. They are forbids with conditions,
+// and ten of them can match the call of everyFact.
 func manyPolicies(n int) policy.Config {
 	var text strings.Builder
 	for i := range n {

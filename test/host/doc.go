@@ -1,3 +1,3 @@
-// Package host tests the scripts around the suite: the one that installs, and that a
-// build gives the same bytes anywhere.
+// Package host tests the scripts around the suite: the installation script, and that a build
+// has the same bytes on every machine.
 package host

@@ -58,10 +58,10 @@ const vaultKey = "vault.kek"
 
 var (
 	wrapping = regexp.MustCompile(`"key": "([A-Za-z0-9+/]{43}=)"`)
-	// A signer of C2SP signed notes: the last part is base64 of one byte and the
-	// seed.
+	// noteSigner matches a signer of C2SP signed notes; its last part is base64 of one byte and
+	// the seed.
 	noteSigner = regexp.MustCompile(`PRIVATE\+KEY\+[^\s"]+\+[0-9a-f]{8}\+([A-Za-z0-9+/]{43,44}=*)`)
-	// A key under a passphrase, in key.kept.
+	// sealedBox matches a key under a passphrase, in key.kept.
 	sealedBox = regexp.MustCompile(`"box": "([A-Za-z0-9+/]{64,}=*)"`)
 	apiToken  = regexp.MustCompile(`pal_[0-9a-z]{26}_([0-9a-f]{64})`)
 )
@@ -124,8 +124,8 @@ func Tokens(name string, text []byte) (keys []Key) {
 // before it is the public half.
 const sealedEnd = 32
 
-// secretOf returns the secret part of a block: the secret part of a private key, or the end of a
-// key that a TPM sealed, which is usable with that TPM.
+// secretOf returns the secret part of a block. It is the secret part of a private key, or the
+// end of a key that a TPM sealed, which is usable with that TPM.
 func secretOf(block *pem.Block) ([]byte, error) {
 	switch {
 	case block.Type == "PRIVATE KEY":

@@ -99,7 +99,7 @@ func (c *Child) Wait(t *testing.T) Result {
 	return Result{Args: c.Cmd.Args[1:], Code: c.Cmd.ProcessState.ExitCode(), Out: c.Out.String(), Err: c.Err.String()}
 }
 
-// End asks the process to end, and kills it if it does not.
+// End requests the end of the process, and kills it if it does not end.
 func (c *Child) End(t *testing.T) {
 	t.Helper()
 	_ = c.Cmd.Process.Signal(syscall.SIGTERM)

@@ -37,8 +37,8 @@ func (o *Output) String() string {
 	return string(o.text)
 }
 
-// Await waits until the output matches and returns the groups of the match. It returns nil if ended
-// is closed, or after must.Patience.
+// Await waits until the output matches and returns the groups of the match. It returns nil if the
+// output does not match by the time that ended is closed, or after must.Patience.
 func (o *Output) Await(re *regexp.Regexp, ended <-chan struct{}) []string {
 	timeout := time.NewTimer(must.Patience)
 	defer timeout.Stop()

@@ -54,7 +54,7 @@ func (p *Palyrad) Beside(other *Palyrad) {
 	p.secrets = append(p.secrets, must.Get(leaks.Gather(other.Dir))(p.T)...)
 }
 
-// outputs is output, by process. It is safe for concurrent use.
+// outputs has the output of processes, by name. It is safe for concurrent use.
 type outputs struct {
 	mu    sync.Mutex
 	texts map[string]*Output
@@ -143,7 +143,8 @@ func (p *Palyrad) Launch() {
 // ReadyLine is the line that palyrad logs once it listens.
 var ReadyLine = regexp.MustCompile(`palyrad is ready" api=(\S+) metrics=(\S*)`)
 
-// AwaitReady reports whether palyrad becomes ready; false means that it ended.
+// AwaitReady reports whether palyrad becomes ready; false means that it ended or was not ready
+// within must.Patience.
 func (p *Palyrad) AwaitReady() bool { return p.Log().Await(ReadyLine, p.Ended) != nil }
 
 // Start starts palyrad and waits until it is ready.

@@ -1,3 +1,2 @@
-// Package skills runs skills as they are packed in the real WASM worker: a new one, and
-// the examples.
+// Package skills runs packed skills in the real WASM worker: a new skill, and the examples.
 package skills

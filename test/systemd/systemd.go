@@ -4,6 +4,7 @@
 // program.
 package systemd
 
-// Dir is the environment variable that names the directory of the replacement: the received
-// commands (log), palyrad's log, and the processes of the holder of the socket and of the service.
+// Dir is the environment variable that names the directory of the replacement. The directory
+// contains the received commands (log), palyrad's log, and the processes of the holder of the
+// socket and of the service.
 const Dir = "TEST_PALYRA_SYSTEMD"

@@ -58,9 +58,9 @@ func (s *session) runChanged(ctx context.Context) error {
 	return s.runChosen(ctx, []tier{t})
 }
 
-// keepAffected removes from a tier the packages that the change does not affect. The change
-// is the difference from the base or, without a base, the last commit. Without a commit to
-// compare with, the tier keeps all packages.
+// keepAffected removes from a tier the packages that the change does not affect. The change is the
+// difference from the commit of comparedWith or, if that difference affects no package, from
+// HEAD~1. Without a commit to compare with, the tier keeps all packages.
 func (s *session) keepAffected(ctx context.Context, t *tier, all []pkg) error {
 	base, err := s.comparedWith(ctx)
 	if err != nil && s.base != "" {
@@ -144,9 +144,10 @@ func git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimRight(string(out), "\n"), nil
 }
 
-// affected returns, by import path, the packages whose tests a change of files can break,
-// each with the reason: a file of the package itself, one of a package that it imports
-// directly, or a file elsewhere that its tests name.
+// affected returns, by import path, the packages whose tests a change of files can break, each
+// with the reason. The reason is a file of the package itself, one of a package that it imports
+// directly, or a file elsewhere that its tests name. A change of go.mod or go.sum affects
+// all packages.
 func affected(root string, files []string, all []pkg) (map[string]string, error) {
 	byFolder := map[string]pkg{}
 	for _, p := range all {
@@ -179,8 +180,8 @@ func affected(root string, files []string, all []pkg) (map[string]string, error)
 	return why, nil
 }
 
-// ownerOf returns the package that a file belongs to: the one of its folder, or of the
-// nearest folder above it, for files that are embedded or read by tests.
+// ownerOf returns the package that a file belongs to. It is the package of the file's folder
+// or, for files that are embedded or read by tests, of the nearest folder above it.
 func ownerOf(file string, byFolder map[string]pkg) (pkg, bool) {
 	for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
 		if p, ok := byFolder[dir]; ok {

@@ -4,9 +4,9 @@
 //
 // An interrupted run leaves no process, mount, control group or temporary file.
 //
-// gotestsum was rejected: it runs one go test, and tiers, requirements and clean-up would be a
-// program around it. This program uses the standard library only, so that `make t` needs no
-// network. Its decisions:
+// gotestsum was rejected, because it runs one go test; tiers, requirements and clean-up would
+// still need a program around it. This program uses the standard library only, so that `make t`
+// needs no network. It has these rules:
 //
 // `make t` tests direct importers only, because importers of importers are nearly all packages.
 // Every tier compiles with -trimpath like `make build`, so that all checkouts share the build

@@ -85,7 +85,7 @@ func (s *session) repeatBrowser(ctx context.Context) error {
 	return nil
 }
 
-// startLoad starts a busy process for each processor and returns what ends them.
+// startLoad starts a busy process for each processor, and returns a function that ends them.
 func startLoad(ctx context.Context) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {

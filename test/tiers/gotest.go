@@ -21,8 +21,8 @@ const longVariable = "TEST_PALYRA_LONG"
 const garbageCollection = "400"
 
 // goFlags are the flags and environment of one go test command. Every tier compiles with
-// -trimpath and with cgo off, as "make build" does, so that the build cache serves all
-// tiers and all checkouts; the race detector and the attacks require cgo.
+// -trimpath and with cgo off, as "make build" does, so that the build cache serves all tiers
+// and all checkouts. The race detector and the attacks require cgo.
 type goFlags struct {
 	race, short, long, programs bool
 	// cgo enables cgo without the race detector.
@@ -36,11 +36,11 @@ type goFlags struct {
 	parallel int
 }
 
-// unwatched are the packages that the race detector does not watch: with them the tests of
-// internal/gateway take twice the time. Each only computes on data that one goroutine passes to it.
-// encoding/json and other packages that access the structures of their callers stay watched. So do
-// packages that synchronize by atomic variables, because the detector would miss the
-// synchronization and report false races.
+// unwatched are the packages that the race detector does not watch, because watching them
+// doubles the time of the tests of internal/gateway. Each package only computes on data that
+// one goroutine passes to it. encoding/json and other packages that access the structures of
+// their callers stay watched. So do packages that synchronize by atomic variables, because the
+// detector would miss the synchronization and report false races.
 var unwatched = []string{
 	"modernc.org/...", // SQLite, translated from C, with memory that the detector does not track
 	"compress/...", "crypto/internal/fips140/...", "golang.org/x/crypto/argon2", "golang.org/x/crypto/blake2b",

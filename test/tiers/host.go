@@ -12,9 +12,9 @@ import (
 	"strings"
 )
 
-// hostState is the state of the host that tests must not change: every entry of /etc, and the null
-// device. Tests also run as root, and one of them once overwrote the password file. Entries that
-// this user may not read are left out.
+// hostState is the state of the host that tests must not change: every entry of /etc, and the
+// null device. Tests also run as root, so that a faulty test can overwrite the password file.
+// Entries that this user may not read are left out.
 type hostState struct {
 	etc, null string
 	entries   map[string]string

@@ -119,9 +119,9 @@ type leftovers struct {
 
 func before(dir string) leftovers { return leftovers{groups: controlGroups(), dir: dir} }
 
-// remove ends all processes that the run started, unmounts its mounts below its directory, and
-// removes its control groups and temporary files. It returns an error that names everything that
-// remains.
+// remove ends all processes that the run started, unmounts the mounts below its directory, and
+// removes its control groups and temporary files. It returns an error that names everything
+// that remains.
 func (l leftovers) remove() error {
 	var failures []error
 	// Processes can start others while they are killed, so the search is repeated.

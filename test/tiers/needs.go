@@ -165,10 +165,10 @@ func existing(dir string) string {
 	}
 }
 
-// provide installs missing needs of tiers, and returns the reason for each need that it could not
-// meet. It calls the package manager once for all of them. If packages or tests are selected, it
-// provides only the programs that they drive: most tests need little of their tier's needs, and
-// report a missing need themselves.
+// provide installs missing needs of tiers, and returns the reason for each need that it could
+// not meet. It calls the package manager once for all of them. If packages or tests are
+// selected, it provides only the programs that they drive. Most tests need little of their
+// tier's needs, and report a missing need themselves.
 func (s *session) provide(ctx context.Context, chosen []tier) map[string]string {
 	needs := s.needsOf(chosen)
 	var pairs []string

@@ -78,13 +78,13 @@ func listPackages(ctx context.Context, goTool string, patterns ...string) ([]pkg
 	return all, nil
 }
 
-// durations.txt holds the seconds that each package took in each tier, as "make test
+// recorded is durations.txt: the seconds that each package took in each tier, as "make test
 // REPORT=dir" wrote them.
 //
 //go:embed durations.txt
 var recorded string
 
-// race.txt lists the packages whose product or test code is concurrent. Archtest
+// concurrent is race.txt: the packages whose product or test code is concurrent. Archtest
 // generates and checks it.
 //
 //go:embed race.txt

@@ -27,7 +27,7 @@ type tier struct {
 	// processors and memory (in GiB) are the highest usage; 0 processors means all.
 	processors, memory int
 	// beside is the number of additional parallel packages per processor, for packages that wait
-	// much.
+	// most of the time.
 	beside int
 	// budget is the expected time on two processors. A slower tier is named in the summary, and
 	// does not fail.
@@ -144,7 +144,7 @@ var tiers = []tier{
 		flags: goFlags{cgo: true, programs: true}, variables: []string{attackMatrix},
 	},
 	{
-		// 18 tests, 190 s and 90 s of processor time.
+		// This tier has 18 tests, and takes 190 s and 90 s of processor time.
 		name: "browser-matrix", suite: long, processors: 1, memory: 2, budget: 4 * time.Minute,
 		about:   "every screen of the console in both themes and as wide as a phone",
 		needs:   browserNeeds,
@@ -167,7 +167,8 @@ var tiers = []tier{
 		flags: goFlags{programs: true, long: true, run: "Kill|Crash|Disk|Damage|Flip|Load|Descriptors|Vault|Tamper|Reserve"},
 	},
 	{
-		// 178 s and as much processor time in parallel with other tiers, too much for make test.
+		// This tier takes 178 s and as much processor time in parallel with other tiers, too much for
+		// make test.
 		name: "faults", suite: long, memory: 4, budget: 5 * time.Minute,
 		about: "the programs killed, on full, slow and failing disks, with damaged files",
 		needs: slices.Concat(sandboxNeeds, []need{mounts, keyring, dbus}),
@@ -175,7 +176,7 @@ var tiers = []tier{
 		flags: goFlags{programs: true, long: true},
 	},
 	{
-		// 240 s, and 130 s of processor time.
+		// This tier takes 240 s, and 130 s of processor time.
 		name: "guests", suite: long, memory: 4, budget: 5 * time.Minute,
 		about: "WASM guests in the real worker: the tests of the WebAssembly specification, the largest module, every answer",
 		needs: sandboxNeeds,

@@ -130,8 +130,8 @@ func (f *File) load() error {
 	return nil
 }
 
-// Write replaces the file with a text and the given mode; 0 keeps the existing mode, or gives a new
-// file the default mode for private files. The directory must exist.
+// Write replaces the file with a text and the given mode. Mode 0 keeps the existing mode, or
+// gives a new file the default mode for private files. The directory must exist.
 func (f *File) Write(text []byte, mode fs.FileMode) error {
 	if err := f.unchanged(); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (f *File) Write(text []byte, mode fs.FileMode) error {
 		err = temporary.Sync()
 	}
 	if err = errors.Join(err, temporary.Close()); err == nil {
-		// Checked again at the end, so that only the rename itself can race.
+		// The file is checked again at the end, so that only the rename itself can race.
 		if err = f.unchanged(); err == nil {
 			err = os.Rename(temporary.Name(), f.Path)
 		}

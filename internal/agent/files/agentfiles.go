@@ -1,6 +1,6 @@
-// Package files defines the locations of agents' settings, hooks and MCP servers, and the files
-// that none of their tools may write: those, and the files of the gateway. It does not access the
-// files.
+// Package files defines the locations of agents' settings, hooks and MCP servers. It also
+// defines the files that no tool of an agent may write: these files, and the files of the
+// gateway. It does not access the files.
 package files
 
 import (
@@ -92,8 +92,8 @@ type File struct {
 	Format Format
 	// Key is the key of the MCP servers in the file, "" for none.
 	Key string
-	// Projects is the key of an object with one object for each project directory, which also has
-	// servers under Key; "" for none.
+	// Projects is the key of an object with one object for each project directory; "" for none.
+	// Each of these objects also has servers under Key.
 	Projects string
 }
 
@@ -183,8 +183,8 @@ func (m Machine) ManagedDropIn() string {
 	return filepath.Join(m.claudeManaged(), "managed-settings.d", "50-palyra.json")
 }
 
-// Files returns the files of an agent, including the project's in a directory, unless it is
-// "". They need not exist.
+// Files returns the files of an agent. They include the files of the project in a directory,
+// unless project is "". The files need not exist.
 func (m Machine) Files(a Agent, project string) []File {
 	var list []File
 	add := func(scope Scope, name string, format Format, key string, kinds ...Kind) {

@@ -26,7 +26,7 @@ const (
 // Guarded is a path that no tool of a hooked agent may write: a file, or a directory with
 // everything below it.
 type Guarded struct {
-	// Path is absolute; with Anywhere it is a relative part, in any directory.
+	// Path is absolute; with Anywhere it is a relative path in any directory.
 	Path     string
 	Anywhere bool
 	// Except are names in the directory that are not guarded.
@@ -58,8 +58,8 @@ func (m Machine) Guards(g Gateway) []Guarded {
 		}
 	}
 	for _, dir := range []Guarded{{Path: m.ClaudeDir()}, {Path: ".claude", Anywhere: true}} {
-		// Claude Code's own tools write here: plans, its notes on projects, and git worktrees, in
-		// which the files of an agent apply as in any directory.
+		// Claude Code's own tools write here: plans, its notes on projects, and git worktrees. In a
+		// worktree, the files of an agent apply as in any directory.
 		dir.Except, dir.Why = []string{"plans", "projects", "worktrees"}, AgentSettings
 		list = append(list, dir)
 	}

@@ -1,5 +1,5 @@
-// Package watch monitors the entries that were written into the settings of agents: it reads the
-// files, and reports when an entry differs from the installed one.
+// Package watch monitors the entries that were written into the settings of agents. It reads
+// the files, and reports when an entry differs from the installed one.
 //
 // A user who can write the settings can remove the hook, and an agent runs as that user. This
 // package cannot prevent it, but reports it. It compares values and not files, because agents

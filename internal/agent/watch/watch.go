@@ -9,7 +9,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// lookEvery is the interval of checks independent of change notifications; quiet is how long a
+// lookEvery is the interval of checks independent of change notifications. quiet is how long a
 // directory must be unchanged before a check, because editors write in steps.
 const (
 	lookEvery = 30 * time.Second

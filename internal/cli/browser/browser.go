@@ -1,6 +1,6 @@
-// Package browser opens pages for the user at this machine by a link that other users cannot see:
-// it is not an argument of a program. It also receives the redirect of a login (RFC 8252, section
-// 7.3).
+// Package browser opens pages for the user at this machine by a link that other users cannot
+// see, because it is not an argument of a program. It also receives the redirect of a login
+// (RFC 8252, section 7.3).
 package browser
 
 import (

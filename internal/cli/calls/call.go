@@ -98,8 +98,8 @@ func (a *app) call(ctx context.Context, toolName string, members []string, f cal
 	})
 }
 
-// propose makes the call. If policy requires a reason, it asks for one once in a terminal and makes
-// another call with its own key.
+// propose makes the call. If policy requires a reason, it asks for one in a terminal, once, and
+// repeats the call with a new idempotency key.
 func (a *app) propose(ctx context.Context, g *client.Gateway, f callFlags, req *palyrav1.CallToolRequest) error {
 	once := func() error {
 		req.IdempotencyKey = cmp.Or(f.key, ask.NewKey())

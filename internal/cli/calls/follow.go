@@ -22,7 +22,7 @@ type callRun struct {
 	a    *app
 	g    *client.Gateway
 	tool string
-	// key and session identify the call: repeating it with both returns its result.
+	// key and session identify the call: a repeated call with both returns the result of this one.
 	key, session string
 
 	proposed *palyrav1.ToolProposed
@@ -160,7 +160,8 @@ func (c *callRun) again() string {
 	return "--session " + c.session + " --idempotency-key " + c.key
 }
 
-// sayInterrupted prints what happens to the call without its client: with its key it continues.
+// sayInterrupted prints that the call continues without its client, and how to end it or get
+// its result.
 func (c *callRun) sayInterrupted() {
 	switch {
 	case c.decision != nil && !c.decision.GetAllowed():
@@ -220,8 +221,8 @@ func (c *callRun) denied() error {
 	return e
 }
 
-// verdict returns the exit code of a dispatched call. A program that exits by itself is a success,
-// with any exit code.
+// verdict returns the error of a dispatched call, which selects the exit code; nil for a
+// success. A program that exits by itself is a success, with any exit code.
 func (c *callRun) verdict() error {
 	r := c.last
 	if r.GetOutcome() == "succeeded" {

@@ -48,8 +48,8 @@ func GrantsCommand(program *client.App) *cobra.Command {
 			return reply.GetGrant(), err
 		})}
 	revoke.Flags().StringVar(&why, "reason", "", "the reason, for the journal")
-	// It does not ask for confirmation, because revoking is safe. The flag is accepted for existing
-	// scripts.
+	// The command does not ask for confirmation, because revoking is safe. The flag is accepted
+	// for existing scripts.
 	revoke.Flags().Bool("yes", false, "no effect: the command does not ask for confirmation")
 	_ = revoke.Flags().MarkHidden("yes")
 	return command.NewGroup("grants", "List and revoke grants, the standing approvals for a session or a time", list, revoke)

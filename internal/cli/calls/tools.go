@@ -76,7 +76,8 @@ func (a *app) listTools(ctx context.Context, f toolFlags) error {
 	if err != nil {
 		return err
 	}
-	// The two kinds are listed separately, including hidden ones.
+	// The list has either the tools that hooks propose or the other tools; the same applies to
+	// hidden tools.
 	others := 0
 	tools := slices.DeleteFunc(reply.GetTools(), func(t *palyrav1.Tool) bool {
 		other := proposedByHooks(t) != f.agents

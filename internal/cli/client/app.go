@@ -37,8 +37,8 @@ type App struct {
 	VerifyStore StoreVerifier
 }
 
-// StoreVerifier verifies the store at a path, whose checkpoints the keys known have signed for
-// gateway, and which contains the checkpoints seen (store/sqlite.Verify).
+// StoreVerifier verifies the store at path (store/sqlite.Verify). The checkpoints must be
+// signed for gateway by the keys in known, and the store must contain the checkpoints in seen.
 type StoreVerifier func(ctx context.Context, path, gateway string, known note.Verifiers, seen ...journal.Checkpoint) (journal.Summary, error)
 
 // NewApp returns an App with these streams.

@@ -12,8 +12,9 @@ import (
 	"palyra/internal/surface/api/changetable"
 )
 
-// change makes a call that may wait for a second approver. It has no deadline, and prints after a
-// moment who must approve, and at the end why one person was sufficient.
+// change makes a call that may wait for a second approver. The call has no deadline. After a
+// short wait, change prints who must approve; at the end, it prints why one person was
+// sufficient.
 func (d deadline) change(ctx context.Context, req connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
 	if ctx.Value(waiting{}) == changetable.NoWait {
 		req.Header().Set(changetable.WaitHeader, changetable.NoWait)
@@ -45,8 +46,8 @@ func (d deadline) change(ctx context.Context, req connect.AnyRequest, next conne
 const withdrawTimeout = 5 * time.Second
 
 // interrupted handles an interrupt while a change is pending. A command that can be repeated
-// (Waits) leaves the change pending. Every other command needs the result, such as a key that it
-// holds, and withdraws the change.
+// (Waits) leaves the change pending. Every other command withdraws the change, because it needs
+// the result, for example for a key that it holds in memory.
 func (d deadline) interrupted(ctx context.Context, id string) {
 	if ctx.Value(waiting{}) != nil {
 		d.a.Say("the change is still pending; withdraw it with `palyra approvals cancel %s`", id)
@@ -61,7 +62,7 @@ func (d deadline) interrupted(ctx context.Context, id string) {
 	d.a.Say("withdrawn: %s", id)
 }
 
-// waits prints the pending approval of a change, once there is one, and returns its id; "" if the
+// waits prints the pending approval of a change, once it exists, and returns its id; "" if the
 // change ended before.
 func (d deadline) waits(ctx context.Context, done <-chan struct{}) string {
 	ctx, cancel := context.WithCancel(ctx)

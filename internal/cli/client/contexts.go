@@ -99,8 +99,9 @@ func (a *App) WriteContexts(c Contexts) error {
 	return keyfile.Write(path, append(text, '\n'))
 }
 
-// chosen returns the selected context: the one of --context, or the current one unless a flag or a
-// variable specifies a bundle. ok is false if none does.
+// chosen returns the bundle of the selected context. It is the context of --context, or else
+// the current one, unless a flag or a variable specifies a bundle (named). ok is false if no
+// context is selected.
 func (a *App) chosen(named bool) (bundle string, ok bool, err error) {
 	if a.Context == "" && named {
 		return "", false, nil

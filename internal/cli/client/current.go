@@ -16,8 +16,8 @@ import (
 	"palyra/internal/identity"
 )
 
-// current uses the present credential of a bundle: another command, or palyrad, may renew its key
-// while this one runs, and the old key expires soon after.
+// current uses the present credential of a bundle. Another command, or palyrad, may renew its
+// key while this one runs, and the old key expires soon after.
 type current struct {
 	a            *App
 	dir, address string
@@ -178,7 +178,8 @@ func transport(c *tls.Config) *http.Transport {
 // before it receives the refusal, and then may see a broken connection instead of the alert.
 type telling struct{ *http.Transport }
 
-// refusalWithin is the timeout for repeating the refusal of a certificate.
+// refusalWithin is the timeout of the second connection, which repeats the refusal of a
+// certificate.
 const refusalWithin = time.Second
 
 // RoundTrip implements http.RoundTripper.

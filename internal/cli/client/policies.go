@@ -7,8 +7,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// PolicyDirectory describes the gateway's policy directory, how many policies are in force in
-// addition to the built-in ones, and why the directory is not in force, if so.
+// PolicyDirectory describes the gateway's policy directory, with the number of active policies
+// in addition to the built-in ones. If the directory is not in force, it includes the reason.
 func PolicyDirectory(d *palyrav1.PolicyDirectory) string {
 	count := text.Plural(int(d.GetPolicies()), "policy") + " active in addition to the built-in ones"
 	files := text.Plural(int(d.GetFiles()), "file")

@@ -68,8 +68,8 @@ func (p Prover) Confirm(ctx context.Context, device, sha256 string) (*palyrav1.P
 	return reply.GetKey(), err
 }
 
-// ConfirmMembers confirms members on behalf of the gateway's host, whose device the
-// credential is of. It returns the principals of those that were confirmed.
+// ConfirmMembers confirms members on behalf of the gateway's host; the credential must belong
+// to the host's device. It returns the principals of the confirmed members.
 func (p Prover) ConfirmMembers(ctx context.Context, members []string) ([]string, error) {
 	key, nonce, err := p.unlocked(ctx, "")
 	if err != nil {

@@ -15,9 +15,10 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// renewed returns the bundle in dir with a sufficiently fresh certificate: past two thirds of its
-// life the bundle gets a new key. If renewal fails, or another command renews it, a still valid
-// certificate is used. The gateway renews expired ones for ca.RenewableFor.
+// renewed returns the bundle in dir with a sufficiently fresh certificate: past two thirds of
+// its life the bundle gets a new key. If renewal fails, or another command renews it, a still
+// valid certificate is used. The gateway still renews a certificate for ca.RenewableFor after
+// it has expired.
 func (a *App) renewed(ctx context.Context, dir string, b identity.Bundle, address string) (identity.Bundle, error) {
 	now := a.Now()
 	if now.Before(b.RenewAt()) {

@@ -27,9 +27,9 @@ func (a *App) logins(address string, c *tls.Config) palyrav1connect.LoginService
 	return a.services(noRedirects(transport(c)), "https://"+address, address).Logins
 }
 
-// Meet retrieves the CA of the gateway at an address. It proves nothing, and sends nothing else:
-// the caller must have the CA's fingerprint compared, and connect again with Stranger, which trusts
-// only that CA.
+// Meet retrieves the CA of the gateway at an address. Meet authenticates nothing and sends no
+// other request. The caller must have the CA's fingerprint compared, and then connect again
+// with Stranger, which trusts only that CA.
 func (a *App) Meet(ctx context.Context, address string) (Known, error) {
 	k := Known{Address: address}
 	//#nosec G402 -- the answer is compared with a fingerprint before anything is trusted

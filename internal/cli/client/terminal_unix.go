@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TerminalSession returns the session name of this process's terminal: its POSIX session, which a
-// shell or a pane of tmux starts, and in which calls follow each other. It is "" without a
-// terminal.
+// TerminalSession returns the session name of this process's terminal; "" without one. The name
+// identifies the POSIX session, which a shell or a tmux pane starts, so that its calls belong
+// to one session.
 func TerminalSession() string {
 	tty, err := os.OpenFile("/dev/tty", os.O_RDONLY|unix.O_NOCTTY, 0)
 	if err != nil {

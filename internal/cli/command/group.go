@@ -31,7 +31,7 @@ func NewGroup(use, short string, subcommands ...*cobra.Command) *cobra.Command {
 	return c
 }
 
-// Args checks the number of arguments; max below 0 means no limit.
+// Args checks the number of arguments; most below 0 means no limit.
 func Args(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, given []string) error {
 		switch {

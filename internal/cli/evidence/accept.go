@@ -89,8 +89,8 @@ func (a *app) acceptRestore(ctx context.Context, sure bool) error {
 	return nil
 }
 
-// provenRestore finds the restore that explains why a journal does not extend a known head: the
-// newest from a backup that ends before it.
+// provenRestore finds the restore that explains why a journal does not extend a known head. It
+// is the newest restore from a backup that ends before that head.
 func (a *app) provenRestore(ctx context.Context, g *client.Gateway, before journal.Checkpoint) (restore, error) {
 	set, err := witness.KeySet(ctx, g)
 	if err != nil {
@@ -139,8 +139,8 @@ func restores(ctx context.Context, g *client.Gateway) (all []*palyrav1.Event, er
 	}
 }
 
-// proveRestore proves that the event is covered by a checkpoint of the gateway, which extends the
-// head of the backup that the event names.
+// proveRestore proves that a checkpoint of the gateway covers the event, and that this
+// checkpoint extends the head of the backup in the event.
 func proveRestore(ctx context.Context, g *client.Gateway, r restore) (restore, error) {
 	reply, err := g.Journal.ProveEvent(ctx, &palyrav1.ProveEventRequest{Seq: r.event.Seq, OldTreeSize: r.Backup.Size})
 	if err != nil {

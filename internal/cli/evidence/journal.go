@@ -328,8 +328,8 @@ func (a *app) exportJournal(ctx context.Context, req *palyrav1.ExportJournalRequ
 	return nil
 }
 
-// exportTo writes an export to a file, and reports the progress of a long one to a user at a
-// terminal, but not if the export itself goes to stdout.
+// exportTo writes an export to a file. It reports the progress of a long export to a user at a
+// terminal, unless the export itself goes to stdout.
 func (a *app) exportTo(ctx context.Context, f io.Writer, g *client.Gateway, source *exportStream, after int64) error {
 	source.counted.Expect(max(a.journalSize(ctx, g)-after, 0))
 	defer a.Progress(&source.counted, "exporting", "events")()

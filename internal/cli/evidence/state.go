@@ -96,8 +96,8 @@ func (a *app) printState(dir, key, trusted string, sum journal.Summary) error {
 	})
 }
 
-// stateKeys returns the checkpoint keys for verification, the signing one first, and how they are
-// pinned: --key, or "" for the keys in the directory itself.
+// stateKeys returns the checkpoint keys for verification, the signing one first. trusted is how
+// they are pinned: --key, or "" for the keys in the directory itself.
 func (a *app) stateKeys(dir, key string) (keys []journal.SigningKey, trusted string, err error) {
 	if key != "" {
 		return []journal.SigningKey{{Verifier: key}}, "--key", nil

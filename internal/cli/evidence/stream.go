@@ -35,7 +35,7 @@ func openExport(ctx context.Context, g *client.Gateway, req *palyrav1.ExportJour
 }
 
 // journalSize returns the number of events in the gateway's journal for a progress display; 0
-// without one, or if unknown.
+// if there is no such display or the number is unknown.
 func (a *app) journalSize(ctx context.Context, g *client.Gateway) int64 {
 	if !a.Watched() {
 		return 0

@@ -21,8 +21,9 @@ func (v *verification) unknownKey(e *journal.UnknownKeyError) error {
 		WithRemedy("It was created by another party, or the gateway's key was replaced after the key set was written. Fetch the key set again with `palyra attest keys -o json`, compare its fingerprint over another channel, and verify again.")
 }
 
-// originUnproven returns the error of a verification with a key set of version 1 and no other trust
-// anchor for the journal's keys: integrity is verified, but anybody could have created the journal.
+// originUnproven returns the error of a verification with a key set of version 1 and no other
+// trust anchor for the journal's keys. Such a verification proves the integrity of the journal,
+// but not its origin.
 func (v *verification) originUnproven() error {
 	if v.Set == nil || v.KeyBy != "" {
 		return nil

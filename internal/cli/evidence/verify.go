@@ -160,7 +160,8 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 		return source.failed
 	}
 	if err != nil {
-		// A valid journal may still differ from the one that was seen before.
+		// A valid journal can fail here because it does not extend the known one; that error is
+		// reported first.
 		if _, doubt, _ := witness.Status(ctx, a.App, g); doubt != nil {
 			return errors.Join(doubt, err)
 		}
@@ -186,11 +187,12 @@ func notRolledBack(seen []journal.Checkpoint, sum journal.Summary) error {
 	return nil
 }
 
-// headerRoom is the longest header that is read before it is verified.
+// headerRoom is the maximum length in bytes of a header that is read before verification.
 const headerRoom = 1 << 20
 
-// newVerification loads the memory of the exporting gateway: identified by the CA of the credential
-// bundle, or else by the CA in the export, which is trusted only if it is stored.
+// newVerification loads the memory of the exporting gateway. caRoot identifies the gateway, or
+// else the CA of --keys, or else the CA in the export. The CA in an export is trusted only if
+// the memory contains it.
 func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoot string) (*verification, witness.Memory, error) {
 	v := &verification{a: a, name: name}
 	pins := verify.Pins{Key: f.key, SetBy: f.keys}

@@ -72,7 +72,7 @@ func passing(e *reason.Error) bool {
 	}
 }
 
-// over removes the prepared bundle, for which there will be no certificate.
+// over removes the prepared bundle, which will not receive a certificate.
 func (a *pairingCommands) over(j *joining, why *reason.Error) error {
 	if err := identity.RemovePending(j.dir); err != nil {
 		a.Say("warning: %v", err)

@@ -166,8 +166,8 @@ func (a *loginCommands) logout(ctx context.Context) error {
 	return nil
 }
 
-// tell ends the session at the gateway. An ended session is not an error; an unreachable gateway is
-// not either, because the session expires and its key is deleted.
+// tell ends the session at the gateway. Neither an ended session nor an unreachable gateway is
+// an error, because the session expires and its key is deleted.
 func (a *loginCommands) tell(ctx context.Context) error {
 	g, err := a.Connect(ctx)
 	if err == nil {

@@ -127,8 +127,8 @@ func (a *pairingCommands) pair(ctx context.Context, j *joining) error {
 	return a.collect(ctx, j, c, b)
 }
 
-// occupied returns the error of a directory that is not empty. A complete credential without a
-// context results from a kill at the very end; it can be used by its name.
+// occupied returns the error of a directory that is not empty. A kill at the very end leaves a
+// complete credential without a context; the remedy shows how to use it.
 func (a *pairingCommands) occupied(j *joining, err error) error {
 	var full *reason.Error
 	if !errors.As(err, &full) || full.Code != reason.AlreadyExists {
@@ -239,8 +239,8 @@ func (a *pairingCommands) exchange(ctx context.Context, j *joining, bare *client
 	if err != nil {
 		return nil, mismatch(o.Kind, int(reply.GetGuessesLeft()))
 	}
-	// From here on the gateway may have registered this machine: the pending bundle allows to
-	// continue after a kill.
+	// From here on the gateway may have registered this machine. The pending bundle allows another
+	// run to continue after a kill.
 	if err := identity.WritePending(j.dir, *b); err != nil {
 		return nil, err
 	}

@@ -111,7 +111,7 @@ func (a *loginCommands) byAddress(ctx context.Context, contexts client.Contexts,
 	return t, a.Agree(ctx, false, "Does it match the one from the gateway's administrator?")
 }
 
-// fingerprint is "sha256:" and hex, of the CA's certificate.
+// fingerprint returns "sha256:" and the hex digest of the CA's certificate.
 func fingerprint(t target) string { return canonical.Digest(t.Root.Raw) }
 
 // matches compares a fingerprint in any common notation.

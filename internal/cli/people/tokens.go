@@ -57,7 +57,7 @@ func tokenRecord(t *palyrav1.Token) printer.Record {
 	}
 }
 
-// usual are the default scopes: those that an agent needs to call tools.
+// usual are the default scopes, which an agent needs to call tools.
 var usual = []string{string(access.PermToolList), string(access.PermToolCall)}
 
 type creating struct {

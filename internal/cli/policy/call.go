@@ -80,7 +80,7 @@ func timeFrom(text string) (*timestamppb.Timestamp, error) {
 	return timestamppb.New(at), nil
 }
 
-// voteFrom reads USER[:ROLE,...][@SURFACE]. The vote is of a paired device.
+// voteFrom reads USER[:ROLE,...][@SURFACE]. The vote counts as one from a paired device.
 func voteFrom(text string) (*palyrav1.DescribedVote, error) {
 	who, surface, _ := strings.Cut(text, "@")
 	user, roles, hasRoles := strings.Cut(strings.TrimPrefix(who, "user:"), ":")

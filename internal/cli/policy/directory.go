@@ -12,9 +12,9 @@ import (
 // standing reports whether files are in force at a gateway.
 type standing struct {
 	inForce bool
-	// pending is true where the change to these files waits for a second person.
+	// pending is true if the change to these files waits for a second person.
 	pending bool
-	// text describes it, with the directory that the gateway reads.
+	// text describes the state, with the directory that the gateway reads.
 	text string
 }
 
@@ -36,8 +36,8 @@ func running(v *palyrav1.GetPolicyResponse, text string) bool {
 	return slices.ContainsFunc(v.GetSources(), func(s *palyrav1.PolicySource) bool { return s.GetText() == text })
 }
 
-// standingHere returns the state of files without a gateway: which directory palyrad would read
-// with the configuration of this machine.
+// standingHere returns the state of files without a gateway. It names the directory that
+// palyrad would read with the configuration of this machine.
 func (a *app) standingHere() standing {
 	where := a.configuredDir()
 	if where == "" {

@@ -108,7 +108,7 @@ func (a *app) initPolicy(ctx context.Context, given []string, f initFlags) error
 }
 
 // askable returns the gateway and its status, nil if none is reachable. Policies are written
-// without one, too.
+// without a gateway, too.
 func (a *app) askable(ctx context.Context) (*client.Gateway, *palyrav1.GetStatusResponse) {
 	g, err := a.Connect(ctx)
 	if err != nil {
@@ -130,8 +130,8 @@ func (a *app) dirRead(g *client.Gateway, status *palyrav1.GetStatusResponse) str
 	return a.configuredDir()
 }
 
-// configuredDir is policy.dir of this machine's configuration, also of one with
-// errors: a directory that does not exist is one.
+// configuredDir returns policy.dir of this machine's configuration. It ignores errors in the
+// configuration, because a policy directory that does not exist yet is such an error.
 func (a *app) configuredDir() string {
 	c, _, _, err := config.LoadClient(a.LoadOptions())
 	if err != nil {

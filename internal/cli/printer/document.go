@@ -19,8 +19,8 @@ const ApiVersion = "palyra.dev/v1"
 // Object is a JSON object that preserves the order of its members.
 type Object []Member
 
-// Member is a name with its value. It has no type of its own, so that an object
-// is written as {{"name", value}, ...} in every package.
+// Member is a name with its value. It is an alias, so that every package can write an object as
+// {{"name", value}, ...}.
 type Member = struct {
 	Name  string
 	Value any
@@ -75,9 +75,9 @@ func listDocument(kind string, items []Object) Object {
 	return Document(kind+"List", Object{{"items", list}})
 }
 
-// ProtoObject converts a message for machine output: field names as in the proto, enums as their
-// short lower-case names, times in RFC 3339 UTC, durations in Go's format, 64-bit integers as
-// numbers, lists never null, and a field x_json as the JSON value x.
+// ProtoObject converts a message for machine output. Field names are as in the proto, and enums
+// are their short lower-case names. Times are in RFC 3339 UTC, durations in Go's format, and
+// 64-bit integers are numbers. Lists are never null, and a field x_json is the JSON value x.
 func ProtoObject(m proto.Message) Object {
 	return messageObject(m.ProtoReflect())
 }

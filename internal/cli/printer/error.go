@@ -12,7 +12,7 @@ import (
 // PrintError writes an error with its next step.
 func (a *Printer) PrintError(e *reason.Error) {
 	style := a.ErrStyle()
-	// The reason belongs to the first line: further ones are findings and help.
+	// The reason code is on the first line; further lines are findings and help.
 	message, rest, more := strings.Cut(VisibleText(e.Message), "\n")
 	fmt.Fprintf(a.Err, "%s %s [%s]\n", style.Red("error:"), message, VisibleLine(string(e.Code)))
 	if more {

@@ -28,11 +28,11 @@ var Formats = []string{FormatTable, FormatWide, FormatJSON, FormatYAML, FormatND
 
 // Record is one item of output, for machines and for terminals.
 type Record struct {
-	// Name is its id, for -o name.
+	// Name is the id of the item, for -o name.
 	Name string
-	// Body is all of it, for machines.
+	// Body is the whole item, for machine formats.
 	Body Object
-	// Cells are its columns; the additional ones of the wide format are in Wide.
+	// Cells are the columns of the item; the additional ones of the wide format are in Wide.
 	Cells []string
 	Wide  []string
 }

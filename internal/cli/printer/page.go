@@ -18,7 +18,7 @@ type Page struct {
 }
 
 const (
-	// LabelWidth is the room of a label.
+	// LabelWidth is the width of the label column.
 	LabelWidth = 14
 	// PageWidth is the width at which long texts are wrapped.
 	PageWidth = 80

@@ -15,8 +15,8 @@ const (
 	leastCell   = 4
 )
 
-// table formats records in columns. On a terminal columns are truncated with an ellipsis, or
-// dropped, until a row fits; elsewhere and with -o wide nothing is.
+// table formats records in columns. On a terminal, columns are truncated with an ellipsis, or
+// dropped, until a row fits. Elsewhere, and with -o wide, columns are complete.
 func (a *Printer) table(l Listing, records []Record) string {
 	rows := make([][]string, 0, len(records)+1)
 	rows = append(rows, a.header(l))
@@ -136,12 +136,12 @@ var whole = []string{
 	"LAST USED", "LOADED", "QUEUED", "SINCE", "STARTED", "UPDATED",
 }
 
-// roomy are descriptive columns, with the width for which others are dropped.
+// roomy has the minimum widths of descriptive columns, for which other columns are dropped.
 var roomy = map[string]int{"SUMMARY": 40}
 
-// fit makes rows, the header first, fit a terminal: it truncates columns, then drops the ones that
-// the listing can omit, then truncates the others to almost nothing. Ids and times are not
-// truncated, even if the row is then too long.
+// fit makes rows fit a terminal; the first row is the header. It truncates columns, then drops
+// the columns that the listing can omit, and then truncates the others to almost nothing. Ids
+// and times are not truncated, even if the row is then too long.
 func (l Listing) fit(rows [][]string, limit int) (fitting [][]string, widths []int) {
 	for _, drop := range append([]string{""}, l.Drop...) {
 		rows = without(rows, drop)

@@ -7,8 +7,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// VisibleLine returns text.VisibleLine: the gateway writes the texts of an approval in the same form,
-// and this is the last protection for everything that is printed.
+// VisibleLine returns text.VisibleLine. The gateway writes the texts of an approval in the same
+// form; this is the last protection for everything that is printed.
 func VisibleLine(s string) string { return text.VisibleLine(s) }
 
 // VisibleText is VisibleLine for text that may have lines and tabs.

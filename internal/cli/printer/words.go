@@ -4,7 +4,7 @@ import (
 	"strings"
 )
 
-// Sentence is s with a full stop, so that a sentence may follow it.
+// Sentence returns s with a full stop, so that a sentence may follow it.
 func Sentence(s string) string {
 	if s == "" || strings.HasSuffix(s, ".") || strings.HasSuffix(s, "?") || strings.HasSuffix(s, ":") {
 		return s
@@ -12,7 +12,7 @@ func Sentence(s string) string {
 	return s + "."
 }
 
-// FirstLine is s up to the end of its first line.
+// FirstLine returns s up to the end of its first line.
 func FirstLine(s string) string {
 	line, _, _ := strings.Cut(s, "\n")
 	return line
@@ -26,7 +26,7 @@ func Yes(b bool) string {
 	return "no"
 }
 
-// WithNewline ends a text that has one with the end of a line.
+// WithNewline returns a text with a newline at its end; an empty text stays empty.
 func WithNewline(s string) string {
 	if s == "" || strings.HasSuffix(s, "\n") {
 		return s

@@ -14,7 +14,7 @@ type Wrapper struct {
 	Width int
 	// column is the position of the next cell.
 	column int
-	// gap and word are read and not written yet.
+	// gap and word have been read, but not written yet.
 	gap, word strings.Builder
 }
 
@@ -50,8 +50,8 @@ func (w *Wrapper) End() string {
 	return out.String()
 }
 
-// finish writes the word with the gap before it, on a line of its own when it
-// does not fit. A gap at the end of a line is left out.
+// finish writes the word with the gap before it, on a new line if it does not fit. A gap at the
+// end of a line is left out.
 func (w *Wrapper) finish(out *strings.Builder) {
 	gap, word := w.gap.String(), w.word.String()
 	w.gap.Reset()

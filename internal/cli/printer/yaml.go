@@ -7,9 +7,9 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// yamlDocument writes an ordered object as block-style YAML 1.2. Strings that
-// are not plainly words are JSON strings, which YAML reads alike, so that no
-// control character is ever written; embedded JSON stays in flow style.
+// yamlDocument writes an ordered object as block-style YAML 1.2. Strings other than plain words
+// are written as JSON strings, which are valid YAML, so that no control character is written.
+// Embedded JSON stays in flow style.
 func yamlDocument(o Object) (string, error) {
 	var b strings.Builder
 	if err := yamlObject(&b, o, ""); err != nil {

@@ -26,14 +26,14 @@ type runCalls struct {
 type runCall struct {
 	number int
 	tool   string
-	// input is as the model wrote it.
+	// input is the input as the model wrote it.
 	input []byte
 	asked *palyrav1.Approval
 	// printed is true once output was written; partial is the begun last line
 	// of each stream.
 	printed bool
 	partial map[string][]byte
-	// result is the received part of its result.
+	// result is the received part of the call's result.
 	result []byte
 	// edited is set if approvers changed the call.
 	edited *palyrav1.ExecutedAsEdited
@@ -157,7 +157,7 @@ func withCode(text, code string) string {
 	return text + " [" + code + "]"
 }
 
-// next is the remedy as an error has it.
+// next returns the remedy, in the form of an error's next step.
 func (s *runCalls) next(c *runCall, code, remedy string) []styledLine {
 	e := &reason.Error{Code: reason.Code(code), Remedy: remedy}
 	if e.NextStep() == "" {
@@ -234,8 +234,8 @@ func (s *runCalls) ended(c *runCall, r *palyrav1.ToolResult) []styledLine {
 // is unknown.
 const longestArguments = 160
 
-// arguments returns the input as key=value, cut to one line unless -o wide is used. An approver
-// sees it in full anyway.
+// arguments returns the input as key=value, cut to one line unless -o wide is used. Approvers
+// still see the full input.
 func (s *runCalls) arguments(c *runCall) string {
 	text := printer.VisibleLine(ask.Arguments(c.input))
 	if text == "" {

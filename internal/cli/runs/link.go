@@ -41,8 +41,8 @@ type runLink struct {
 
 type runBidi = connect.BidiStreamForClientSimple[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]
 
-// runNews is one of an event, a refusal, a loss of the connection that ends in
-// another try, and the end of all tries.
+// runNews is one of: an event, a refused message, a lost connection that is retried, or the end
+// of the link.
 type runNews struct {
 	event   *palyrav1.RunEvent
 	refused *palyrav1.MessageRefused
@@ -57,8 +57,8 @@ func newRunLink(g *client.Gateway) *runLink {
 	return &runLink{g: g, news: make(chan runNews), changed: make(chan struct{})}
 }
 
-// follow reads the link until the run is over, or the connection cannot be had
-// again. Its last news is the end.
+// follow reads the link until the run is over, or until the connection cannot be reopened. The
+// last item that it sends to news is the end.
 func (l *runLink) follow(ctx context.Context, first time.Duration) {
 	tell := func(n runNews) {
 		select {
@@ -70,8 +70,8 @@ func (l *runLink) follow(ctx context.Context, first time.Duration) {
 		func(ctx context.Context) (bool, error) { return l.read(ctx, tell) })})
 }
 
-// reopenRun reopens the connection to a run when it is lost, even if nothing was received yet: the
-// key of a start makes it safe to send it twice.
+// reopenRun reopens the connection to a run when it is lost, even if nothing was received yet.
+// The idempotency key makes it safe to send a start twice.
 func reopenRun(ctx context.Context, first time.Duration, lost func(time.Duration), open func(context.Context) (bool, error)) error {
 	ctx, early := client.NoticeLoss(ctx)
 	again := client.Reopening{First: first, Most: 10 * time.Second, Tries: runTries, Early: early, Lost: lost}
@@ -109,7 +109,7 @@ func (l *runLink) read(ctx context.Context, tell func(runNews)) (received bool, 
 	}
 }
 
-// open starts a stream at the end of the last one. next returns its messages.
+// open starts a stream after the last processed event. next returns its messages.
 func (l *runLink) open(ctx context.Context) (next func() (*palyrav1.RunStreamResponse, error), done func(), err error) {
 	if l.reading {
 		return l.openWatch(ctx)
@@ -121,8 +121,8 @@ func (l *runLink) open(ctx context.Context) (next func() (*palyrav1.RunStreamRes
 		return nil, nil, err
 	}
 	l.use(stream)
-	// While its client may still write, a request does not notice the end of
-	// its context.
+	// A request does not notice the end of its context while its client may still write, so the
+	// request is closed.
 	release := context.AfterFunc(ctx, func() { l.closeRequest(stream) })
 	return stream.Receive, func() {
 		release()
@@ -197,8 +197,8 @@ func (l *runLink) send(ctx context.Context, msg *palyrav1.RunStreamRequest) erro
 	}
 }
 
-// trySend writes a message if there is a stream; changed is closed when that
-// changes. An error of writing is one of reading, too, and ends the stream.
+// trySend writes a message if there is a stream; changed is closed when the stream changes. A
+// write error also appears as a read error, which ends the stream.
 func (l *runLink) trySend(msg *palyrav1.RunStreamRequest) (sent bool, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

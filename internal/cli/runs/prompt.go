@@ -46,7 +46,7 @@ func (s *runSession) promptLine() <-chan typedLine {
 	return s.prompt.line
 }
 
-// closePrompt ends the waiting for a message.
+// closePrompt stops waiting for a message.
 func (s *runSession) closePrompt() {
 	if s.prompt == nil {
 		return

@@ -62,7 +62,7 @@ type runReport struct {
 	calls map[*callStory]*callEvidence
 	// lastSeq is the journal's number of the last event of the run.
 	lastSeq int64
-	// end is where that event is, nil when that was not proven.
+	// end is the proven position of that event; nil if it was not proven.
 	end *witness.Inclusion
 	// missing lists unavailable data, wrong lists data that failed verification.
 	missing, wrong []string
@@ -201,8 +201,8 @@ func (r *runReport) proven(ctx context.Context, g *client.Gateway, prove Prover,
 	return &in, nil
 }
 
-// gap records data that the caller may not read or that no longer exists. Any other error fails the
-// report, so that accidental gaps are not mistaken for these.
+// gap records data that the caller may not read or that no longer exists. Any other error fails
+// the report, so that a temporary failure does not look like missing data.
 func (r *runReport) gap(what string, err error) error {
 	if err == nil {
 		return nil
@@ -322,7 +322,7 @@ func typed(id string) bool {
 	return id != ""
 }
 
-// input is the arguments of a call to read, all of them.
+// input returns the complete arguments of a call, as indented JSON if possible.
 func input(raw []byte) string {
 	var b bytes.Buffer
 	if json.Indent(&b, raw, "", "  ") != nil {

@@ -155,7 +155,7 @@ func (a *app) readText(what, remedy string, given []string) (string, error) {
 	return text, nil
 }
 
-// errStarted ends the tries to start a run.
+// errStarted stops the attempts to start a run.
 var errStarted = errors.New("the run was started")
 
 func (a *app) startDetached(ctx context.Context, g *client.Gateway, start *palyrav1.StartRunRequest) error {

@@ -30,7 +30,7 @@ type runSession struct {
 	link *runLink
 	// view is nil when every event is printed as a document instead.
 	view *runView
-	// watching never steers the run; interactive accepts messages.
+	// watching is true for a read-only session, and interactive if the user can send messages.
 	watching, interactive bool
 
 	// id is the run's id, once it is known; seen is the last printed event.
@@ -39,7 +39,7 @@ type runSession struct {
 	// waiting are the approvals that the user was not asked about yet, in order.
 	waiting  []*palyrav1.Approval
 	question *ask.Question
-	// refusals are for the vote that is on its way.
+	// refusals receives the refusals of the vote in flight.
 	refusals chan *palyrav1.MessageRefused
 	prompt   *messagePrompt
 	// sent is a message that the run has not confirmed yet.
@@ -53,8 +53,8 @@ type runSession struct {
 	idleSaid string
 }
 
-// run follows the run to its end. The work outlives the interrupt, which asks
-// for the run's end and waits for it.
+// run follows the run to its end. An interrupt requests the end of the run and waits for it, so
+// the work uses a context that outlives the interrupt.
 func (s *runSession) run(ctx context.Context) error {
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	gone := make(chan struct{})
@@ -343,9 +343,10 @@ func (s *runSession) nextQuestion(ctx context.Context) {
 	}
 }
 
-// castOnStream votes over the run's stream. The stream reports a refusal, and the end of the
-// approval, which closes the question, but not a vote that is not the last one. Data written while
-// the connection breaks is lost, so a vote that the gateway did not receive is sent again.
+// castOnStream votes over the run's stream. The stream reports a refusal and the end of the
+// approval, which closes the question. It does not report a vote if more votes are missing.
+// Data written while the connection breaks is lost, so a vote that the gateway did not receive
+// is sent again.
 func (s *runSession) castOnStream(ctx context.Context, vote *palyrav1.DecideApprovalRequest, me string, refusals <-chan *palyrav1.MessageRefused) (*palyrav1.Approval, error) {
 	for try := range voteTries {
 		if err := s.link.send(ctx, &palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Approval{Approval: vote}}); err != nil {
@@ -358,7 +359,7 @@ func (s *runSession) castOnStream(ctx context.Context, vote *palyrav1.DecideAppr
 		case refused = <-refusals:
 			if try == 0 {
 				return nil, refusal(refused)
-			} // the first one may have arrived
+			} // an earlier attempt may have arrived
 		case <-time.After(voteSettles):
 		}
 		v, err := s.voted(ctx, vote.GetApprovalId(), me)

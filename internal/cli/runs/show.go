@@ -50,8 +50,8 @@ func (a *app) showRun(ctx context.Context, g *client.Gateway, id string) error {
 	return a.PrintOne("Run", rec, func(p *printer.Page) { a.runPage(p, r, story) })
 }
 
-// readTape reads the events of a run up to a sequence number, the current end of the tape: the tape
-// of an active run has no end.
+// readTape reads the events of a run up to the sequence number last, because the tape of an
+// active run has no end.
 func readTape(ctx context.Context, g *client.Gateway, id string, last int64, add func(*palyrav1.RunEvent)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -199,7 +199,7 @@ func (v *runView) resume() {
 type styledLine []linePart
 
 type linePart struct {
-	// paint is nil for text as it is.
+	// paint is nil for unstyled text.
 	paint func(string) string
 	text  string
 }

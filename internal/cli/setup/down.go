@@ -114,7 +114,8 @@ func (a *upCommands) down(ctx context.Context, f *downFlags) (err error) {
 	return a.printDown(d, exported, f.purge)
 }
 
-// reach connects to the gateway if it must be notified. It starts a gateway that does not run.
+// reach connects to the gateway if it must be notified. If that fails, it starts the service of
+// `palyra up` if the gateway is needed or hooks have tokens.
 func (a *upCommands) reach(ctx context.Context, d *ending, needed bool) error {
 	if len(d.book.Hooks) == 0 && !needed {
 		return nil
@@ -142,7 +143,7 @@ func hasTokens(hooks []install.Hook) bool {
 	return slices.ContainsFunc(hooks, func(h install.Hook) bool { return h.Token != "" })
 }
 
-// answering is the gateway, which answered.
+// answering returns the gateway after it has answered a request.
 func (a *upCommands) answering(ctx context.Context) (*client.Gateway, error) {
 	g, err := a.Connect(ctx)
 	if err != nil {
@@ -166,7 +167,7 @@ func (a *upCommands) exportFirst(ctx context.Context, d *ending, path string) (s
 	return path, a.export(ctx, path)
 }
 
-// takeBack puts all files right, and ends the service.
+// takeBack restores all files, and removes the service.
 func (a *upCommands) takeBack(ctx context.Context, d *ending) error {
 	site := install.SiteOf(a.App, d.machine, d.config, &d.book.Record)
 	i := &install.Installer{Site: site, Book: d.book, Gateway: d.gateway}

@@ -44,7 +44,7 @@ func (f *hookFlags) register(c *cobra.Command) {
 	c.ValidArgs = []string{string(files.ClaudeCode), string(files.Codex)}
 }
 
-// wanted is the hook that the flags and arguments mean.
+// wanted returns the hook that the flags and arguments select.
 func (f *hookFlags) wanted(given []string) (install.Wanted, error) {
 	w := install.Wanted{Agent: files.Agent(given[0]), Scope: files.User, Transport: f.transport}
 	if w.Agent != files.ClaudeCode && w.Agent != files.Codex {
@@ -66,7 +66,7 @@ func (f *hookFlags) wanted(given []string) (install.Wanted, error) {
 	return w, nil
 }
 
-// site is this machine.
+// site returns the properties of this machine, and the record of its installations.
 func (a *hookCommands) site() (install.Site, install.Record, error) {
 	m, err := install.MachineOf(a.App)
 	if err != nil {
@@ -80,7 +80,7 @@ func (a *hookCommands) site() (install.Site, install.Record, error) {
 	return install.SiteOf(a.App, m, c, &r), r, err
 }
 
-// gateway is the gateway where it answers, nil where it does not.
+// gateway returns the gateway; nil if it is not reachable.
 func (a *hookCommands) gateway(ctx context.Context) (*client.Gateway, error) {
 	g, err := a.Connect(ctx)
 	if err == nil {

@@ -21,7 +21,7 @@ import (
 // configCommands is one run of the program, with the command of this package.
 type configCommands struct{ *client.App }
 
-// generic is any client of MCP.
+// generic stands for any other MCP client.
 const generic files.Agent = "generic"
 
 // margin is how much longer a client waits than an approver may take.
@@ -97,7 +97,7 @@ func (a *configCommands) print(agent files.Agent, stdio bool) error {
 	return a.WriteRaw([]byte(text))
 }
 
-// text is the snippet as the client's file has it.
+// text returns the snippet in the format of the client's file.
 func (s snippet) text() (string, error) {
 	switch s.agent {
 	case files.Codex:
@@ -117,7 +117,8 @@ func (s snippet) text() (string, error) {
 	return indented(map[string]any{"mcpServers": map[string]any{"palyra": s.server("${" + client.TokenVariable + "}")}})
 }
 
-// server returns the server for clients with JSON settings; token stands for the token.
+// server returns the server for clients with JSON settings. token is the token, or a reference
+// to a variable with it.
 func (s snippet) server(token string) map[string]any {
 	if s.url != "" {
 		return map[string]any{"type": "http", "url": s.url, "headers": map[string]any{"Authorization": "Bearer " + token}}

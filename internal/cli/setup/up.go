@@ -1,4 +1,4 @@
-// Package setup has the commands for setup and removal: `palyra up` starts palyrad for a user,
+// Package setup has the commands for setup and removal. `palyra up` starts palyrad for a user,
 // declares a workspace and installs hooks; `palyra down` removes all of it. It also has the
 // commands for hooks and for the configuration of MCP clients.
 package setup
@@ -174,7 +174,7 @@ func (a *upCommands) plan(ctx context.Context, f *upFlags, m files.Machine, book
 // foreign reports whether the running palyrad was not started by `palyra up`: it is used unchanged.
 func (s *setup) foreign() bool { return s.running != 0 && s.book.Service == nil }
 
-// configPath is the file of the configuration, which need not exist.
+// configPath returns the path of the configuration file, which need not exist.
 func (a *upCommands) configPath() (string, error) {
 	path, _ := config.Path(a.LoadOptions())
 	if path == "" {
@@ -247,7 +247,7 @@ func (s *setup) planFiles(m files.Machine) error {
 	return nil
 }
 
-// rootOf is the directory that a file may not lead out of.
+// rootOf returns the directory that an edit of a file must not leave.
 func rootOf(path, home string) string {
 	if strings.HasPrefix(path, home+string(filepath.Separator)) {
 		return home
@@ -255,7 +255,7 @@ func rootOf(path, home string) string {
 	return filepath.Dir(path)
 }
 
-// planHooks plans the hooks of the agents that are here.
+// planHooks plans the hooks of the agents on this machine.
 func (s *setup) planHooks(ctx context.Context, f *upFlags) error {
 	for _, name := range f.agents {
 		if name != "none" && !slices.Contains(files.Hooked, files.Agent(name)) {
@@ -345,7 +345,7 @@ func (a *upCommands) show(s *setup, preview bool) error {
 // start writes the configuration and the service, and starts palyrad.
 func (a *upCommands) start(ctx context.Context, s *setup) error {
 	if !s.foreign() {
-		// Recorded first, so that `palyra down` can always stop it.
+		// The service is recorded first, so that `palyra down` can always stop it.
 		s.book.Service = &install.Service{Manager: s.palyrad.Manager, Program: s.palyrad.Program, Run: s.palyrad.RunDir}
 		if err := s.book.Step("noted the service", s.book.Save); err != nil {
 			return err
@@ -386,7 +386,7 @@ const readyTime = time.Minute
 // ended.
 const goneTime = 5 * time.Second
 
-// ready waits until palyrad answers. One that ended at its start is not waited for.
+// ready waits until palyrad answers. It stops waiting if palyrad ended at its start.
 func (a *upCommands) ready(ctx context.Context, s *setup) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTime)
 	defer cancel()

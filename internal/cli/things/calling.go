@@ -9,12 +9,12 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// startTool is the gateway's tool, of each server that gets secrets as they are, by which
-// it starts.
+// startTool is the tool that starts an upstream server whose program receives secrets by value.
+// Each such server has one.
 const startTool = "mcp.start"
 
-// started starts and inspects a server that gets secrets. If the start is denied, the server is
-// unchanged and shows that as its problem.
+// started starts and inspects a server that gets secrets. If the start is denied, it returns
+// the error, and the server is unchanged.
 func (a *upstreamCommands) started(ctx context.Context, g *client.Gateway, up *palyrav1.Upstream) (*palyrav1.Upstream, error) {
 	s := up.GetServer()
 	if len(s.GetInject()) == 0 {

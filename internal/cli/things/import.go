@@ -158,7 +158,7 @@ func (a *upstreamCommands) take(ctx context.Context, g *client.Gateway, given []
 	return a.planned(plan)
 }
 
-// chosen are the clients that are named, or all, and the directory of the project.
+// chosen returns the named clients, or all of them, and the directory of the project.
 func chosen(given []string, project bool) (agents []files.Agent, dir string, err error) {
 	for _, name := range given {
 		if !slices.Contains(files.All, files.Agent(name)) {
@@ -194,11 +194,11 @@ func (a *upstreamCommands) planned(plan []takeover.Server) error {
 	return a.PrintList(takings, records)
 }
 
-// ofGateway is a gateway for taking.
+// ofGateway implements takeover.Gateway.
 type ofGateway struct {
 	g *client.Gateway
 	a *upstreamCommands
-	// registries are by ecosystem.
+	// registries has the registries by ecosystem.
 	registries map[string]registry
 }
 

@@ -64,7 +64,7 @@ func (a *skillCommands) install() *cobra.Command {
 	return c
 }
 
-// stage brings a package to the gateway, part by part, and returns its digest.
+// stage uploads a package to the gateway, part by part, and returns its digest.
 func stage(ctx context.Context, g *client.Gateway, data []byte) (string, error) {
 	digest, size := canonical.Digest(data), int64(len(data))
 	if size == 0 {
@@ -116,7 +116,7 @@ func (a *skillCommands) agreed(ctx context.Context, seen *palyrav1.InspectSkillR
 	return a.Agree(ctx, f.sure, question)
 }
 
-// otherKey refuses a package that is signed by another key than the one that was named.
+// otherKey returns the error of a package that was not signed by the specified key.
 func otherKey(is, wanted string) error {
 	return reason.Errorf(reason.VerificationFailed, "the package is signed by %s, and not by %s", is, wanted).
 		WithRemedy("Ask the publisher over another way which key is theirs, and do not install it before.")

@@ -36,7 +36,7 @@ func (a *skillCommands) complete() cobra.CompletionFunc {
 	})
 }
 
-// named are the skill and the version of SKILL or SKILL@VERSION.
+// named splits SKILL or SKILL@VERSION into the skill and the version.
 func named(given string) (skill, version string) {
 	skill, version, _ = strings.Cut(given, "@")
 	return skill, version

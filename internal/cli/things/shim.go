@@ -41,11 +41,11 @@ type shim struct {
 	beginning sync.Mutex
 
 	mu sync.Mutex
-	// session and revision are set for clients with sessions; begun is the client's first message,
-	// to restart the session with a restarted gateway.
+	// session and revision are set for clients with sessions. begun is the client's first message,
+	// which restarts the session after a restart of the gateway.
 	session, revision string
 	begun             []byte
-	// cancels end the requests of a client without sessions, by their ids.
+	// cancels has functions that end the requests of a client without sessions, by request id.
 	cancels map[string]context.CancelFunc
 	sending sync.WaitGroup
 }

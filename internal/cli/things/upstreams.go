@@ -28,8 +28,7 @@ var upstreamListing = printer.Listing{
 	Drop:    []string{"SUSPENDED"},
 }
 
-// MCPCommand is `palyra mcp`. The others are commands of the same group that other
-// families have.
+// MCPCommand is `palyra mcp`. others are commands of the same group that other families have.
 func MCPCommand(program *client.App, others ...*cobra.Command) *cobra.Command {
 	a := &upstreamCommands{program}
 	return command.NewGroup("mcp", "Put the tools of MCP servers behind the gateway",

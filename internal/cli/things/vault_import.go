@@ -166,7 +166,7 @@ func changes(list []vaultmove.Moved) (texts []string) {
 	return texts
 }
 
-// vaultOf is the vault of a gateway, by its API.
+// vaultOf accesses the vault of a gateway through its API.
 type vaultOf struct {
 	api palyrav1connect.VaultServiceClient
 }

@@ -45,18 +45,18 @@ type (
 		grant *palyrav1.Grant
 		err   error
 	}
-	// saidMsg is a message that has no other place.
+	// saidMsg is a message for the last line of the screen.
 	saidMsg struct{ text string }
 )
 
 const (
-	// mostRows are listed at once; a filter finds the others.
+	// mostRows is the maximum number of listed rows; a filter finds the others.
 	mostRows = 5000
-	// pageRows is a page of them, whose approvals have their arguments with them.
+	// pageRows is the size of a page, whose approvals include their arguments.
 	pageRows = 100
 )
 
-// list asks for the approvals that a filter chooses.
+// list requests the approvals that match the filter.
 func (m *model) list() tea.Cmd {
 	f, g := m.filter, m.g
 	return m.do(func(ctx context.Context) tea.Msg {
@@ -82,7 +82,7 @@ func (m *model) list() tea.Cmd {
 	})
 }
 
-// tooLarge is the answer to a page that does not fit one message.
+// tooLarge reports whether a page did not fit into one message.
 func tooLarge(err error) bool { return client.Explain(nil, err).Code == reason.RateLimited }
 
 // show reads one approval and lays it out.
@@ -128,7 +128,7 @@ func (m *model) cast(vote *palyrav1.DecideApprovalRequest, passphrase *string) t
 	})
 }
 
-// listGrants asks for the grants that are live.
+// listGrants requests the live grants.
 func (m *model) listGrants() tea.Cmd {
 	g := m.g
 	return m.do(func(ctx context.Context) tea.Msg {

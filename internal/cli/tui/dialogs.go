@@ -18,7 +18,7 @@ type dialog interface {
 	lines(m *model) []string
 }
 
-// filtering is the typing of a filter.
+// filtering is the dialog for a filter.
 type filtering struct{ line line }
 
 func (d *filtering) key(m *model, k tea.KeyPressMsg) tea.Cmd {
@@ -37,7 +37,7 @@ func (d *filtering) lines(m *model) []string {
 	return []string{"filter: " + d.line.visible(m.width-8), filterHelp, "Enter filter   Esc back"}
 }
 
-// confirming is a yes that counts once y is pressed.
+// confirming is the dialog that casts a vote once y is pressed.
 type confirming struct {
 	vote  ask.Vote
 	since time.Time
@@ -96,7 +96,7 @@ func (d *confirming) lines(m *model) []string {
 	return append(printer.Wrap(printer.VisibleLine(what), m.width), keys)
 }
 
-// choosing selects one of the offered answers.
+// choosing is the dialog that selects one of the offered answers.
 type choosing struct {
 	offers []*palyrav1.ApprovalScopeOffer
 	at     int
@@ -145,7 +145,7 @@ func (d *choosing) lines(m *model) []string {
 	return append(list, "j k choose   Enter go on   Esc leave it pending")
 }
 
-// timing asks for the duration of an approval, and the number of calls.
+// timing is the dialog for the duration of an approval, and the number of calls.
 type timing struct {
 	vote ask.Vote
 	line line
@@ -176,7 +176,7 @@ func (d *timing) lines(m *model) []string {
 	return []string{"for how long (30m, 2h, 3d), and for how many more calls (x3): " + d.line.visible(16), "Enter go on   Esc back"}
 }
 
-// denying is the reason of a no.
+// denying is the dialog for the reason of a denial.
 type denying struct {
 	line  line
 	since time.Time
@@ -208,7 +208,8 @@ func (d *denying) lines(m *model) []string {
 	return []string{"deny, because: " + d.line.visible(m.width-16), "Enter deny   Esc leave it pending"}
 }
 
-// proving is the passphrase of the presence key, for a vote that is complete but for it.
+// proving is the dialog for the passphrase of the presence key. The vote lacks only the proof
+// of presence.
 type proving struct {
 	vote *palyrav1.DecideApprovalRequest
 	line line

@@ -16,7 +16,7 @@ import (
 type filter struct {
 	text string
 	req  *palyrav1.ListApprovalsRequest
-	// words must occur in the summary or the principal, without must not.
+	// words must occur in the summary or the principal; the words in without must not.
 	words, without []string
 }
 
@@ -75,7 +75,7 @@ func (f *filter) take(word string, now time.Time) (err error) {
 	return err
 }
 
-// page asks the gateway for one page.
+// page returns the request for one page.
 func (f filter) page(size int32, token string) *palyrav1.ListApprovalsRequest {
 	req := proto.CloneOf(f.req)
 	req.PageSize, req.PageToken = size, token

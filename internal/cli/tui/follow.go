@@ -15,13 +15,13 @@ import (
 type (
 	// openedMsg reports that the stream is open, and changes follow.
 	openedMsg struct{}
-	// beatMsg is that the gateway is there.
+	// beatMsg is a heartbeat of the gateway.
 	beatMsg struct{}
-	// changedMsg is an approval as it is after a change.
+	// changedMsg has an approval in its state after a change.
 	changedMsg struct{ approval *palyrav1.Approval }
-	// lostMsg is that the stream broke; it is opened again after a pause.
+	// lostMsg reports that the stream broke and is reopened after a pause.
 	lostMsg struct{ again time.Duration }
-	// endedMsg is that it cannot be opened again.
+	// endedMsg reports that the stream cannot be reopened.
 	endedMsg struct{ err error }
 )
 

@@ -12,11 +12,11 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// grantList are the grants that are live.
+// grantList is the list of live grants.
 type grantList struct {
 	list    []*palyrav1.Grant
 	at, top int
-	// came is that the gateway answered.
+	// came is true once the gateway has answered.
 	came bool
 	err  error
 }
@@ -64,7 +64,7 @@ func (m *model) grantKey(name string) tea.Cmd {
 	return nil
 }
 
-// revoking is the end of a grant; the reason is for the journal.
+// revoking is the dialog that revokes a grant; the reason is recorded in the journal.
 type revoking struct {
 	grant *palyrav1.Grant
 	line  line
@@ -93,7 +93,7 @@ func (d *revoking) lines(m *model) []string {
 	}
 }
 
-// grantLines are the two lines of a grant.
+// grantLines returns the two lines of a grant.
 func (m *model) grantLines(g *palyrav1.Grant) (what, about string) {
 	parts := []string{
 		printer.Enum(g.GetScope()) + " " + printer.Enum(g.GetMatch()), g.GetPrincipal(), "used " + ask.GrantUses(g),

@@ -77,7 +77,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	return m.listKey(name)
 }
 
-// again asks the gateway for all that is on the screen.
+// again reloads everything on the screen from the gateway.
 func (m *model) again() tea.Cmd {
 	cmds := []tea.Cmd{m.list()}
 	if m.open != nil {
@@ -89,7 +89,8 @@ func (m *model) again() tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// pause freezes the list; later changes are buffered, and counted.
+// pause freezes the list, or continues it if it is frozen. While it is frozen, changes are
+// buffered and counted.
 func (m *model) pause() {
 	if m.held == nil {
 		m.held = map[string]*row{}
@@ -209,7 +210,7 @@ func (m *model) refusal() string {
 	return strings.TrimSpace(printer.Sentence(you.GetMessage()) + " " + you.GetRemedy())
 }
 
-// choose filters the list by a text that can be read.
+// choose filters the list by a text, if the text parses.
 func (m *model) choose(text string) tea.Cmd {
 	f, err := parseFilter(text, m.Now())
 	if err != nil {

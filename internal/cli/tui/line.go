@@ -14,7 +14,7 @@ type line struct {
 	text string
 	// hidden is true for a passphrase, which is not displayed.
 	hidden bool
-	// most bounds it in bytes; 0 does not.
+	// most limits the text in bytes; 0 means no limit.
 	most int
 }
 

@@ -16,8 +16,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// quiet is how long the gateway may be silent before the screen is marked as stale. It sends a
-// heartbeat every two seconds.
+// quiet is how long the gateway may be silent before the screen is marked as stale. The gateway
+// sends a heartbeat every two seconds.
 const quiet = 4500 * time.Millisecond
 
 // model is the state of the screen. Only Update changes it.
@@ -32,7 +32,7 @@ type model struct {
 	rows          rows
 	// more is true if the gateway has more approvals than listed.
 	more bool
-	// held are changes while the list is paused, nil while it is not.
+	// held has the changes that arrive while the list is paused; nil if it is not paused.
 	held map[string]*row
 
 	// heard is when the gateway last sent data, beats is true if it sends heartbeats.
@@ -50,9 +50,9 @@ type model struct {
 	help   bool
 	// unheeded is the last key that was pressed while the terminal was too small, "" for none.
 	unheeded string
-	// sending is that a vote is on its way.
+	// sending is true while a vote is in flight.
 	sending bool
-	// presence is that this device has a presence key.
+	// presence is true if this device has a presence key.
 	presence bool
 	notice   string
 }
@@ -65,7 +65,7 @@ type detail struct {
 	lines    []string
 	width    int
 	top      int
-	// since is when it appeared; answers count some time later.
+	// since is when the approval appeared; answers are accepted some time later.
 	since time.Time
 	// changed describes a change since it was displayed; counted is true for the caller's own
 	// answer, and voted if the caller allowed it.
@@ -341,7 +341,7 @@ func errorLine(err error) string {
 	return text
 }
 
-// armed reports whether something displayed since a time could be read.
+// armed reports whether text that appeared at a time has been displayed long enough to be read.
 func (m *model) armed(since time.Time) bool {
 	if m.Now().Sub(since) >= m.Arm {
 		return true

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// row is an approval in the inbox: without arguments and diff, which would need much memory for ten
-// thousand.
+// row is an approval in the inbox. It has no arguments and no diff, which would need much
+// memory for ten thousand rows.
 type row struct {
 	id, what, by     string
 	severity         string
@@ -53,7 +53,7 @@ func whatOf(v *palyrav1.Approval) string {
 
 func (r *row) pending() bool { return r.state == palyrav1.ApprovalState_APPROVAL_STATE_PENDING }
 
-// head is the beginning of a text, at most so many runes.
+// head returns the beginning of a text, with at most the given number of runes.
 func head(s string, runes int) string {
 	n := 0
 	for i := range s {
@@ -64,8 +64,8 @@ func head(s string, runes int) string {
 	return s
 }
 
-// rows are the approvals in the order of their requests, so that a new one is last and moves
-// nothing.
+// rows are the approvals in the order of their requests, so that a new row is last and moves no
+// other.
 type rows struct {
 	list []*row
 	// at is the cursor position, top the first displayed row.
@@ -75,8 +75,8 @@ type rows struct {
 	moved bool
 }
 
-// begin puts the cursor on the first row when the list was read for the first time. The stream of
-// changes may have brought a later row before.
+// begin puts the cursor on the first row when the list was read for the first time. The stream
+// of changes may already have added a later row.
 func (s *rows) begin() {
 	if !s.moved {
 		s.at, s.top, s.moved = 0, 0, true

@@ -2,8 +2,8 @@
 // everything that a person must review about a call, and takes the answer. Text from a model is
 // always escaped, and an answer always requires more than one key.
 //
-// It uses the loop of bubbletea and no ready-made widgets. A list of bubbles moves the entry under
-// the cursor when another arrives, and its viewport wraps text so that a line of a model can
+// It uses the loop of bubbletea and no ready-made widgets. A list of bubbles moves the entry
+// under the cursor when another arrives. Its viewport wraps text so that a line of a model can
 // resemble a line of the program.
 package tui
 
@@ -77,8 +77,8 @@ func options(ctx context.Context, program *client.App) []tea.ProgramOption {
 	return list
 }
 
-// messageWriter redirects messages that would corrupt the screen: to the last line of the screen
-// while the screen is in use, and to stderr before and after.
+// messageWriter redirects messages that would corrupt the screen. They go to the last line of
+// the screen while the screen is in use, and to stderr before and after.
 type messageWriter struct {
 	mu   sync.Mutex
 	to   interface{ Write([]byte) (int, error) }

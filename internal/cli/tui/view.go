@@ -94,7 +94,7 @@ func orNone(severity string) string {
 	return severity
 }
 
-// leftOf is a countdown.
+// leftOf formats the remaining time.
 func leftOf(d time.Duration) string {
 	if d <= 0 {
 		return "no time left"

@@ -33,7 +33,7 @@ type Memory struct {
 	Note string `json:"checkpoint"`
 }
 
-// Signing are the keys that are remembered.
+// Signing returns the stored keys.
 func (m Memory) Signing() []journal.SigningKey {
 	if len(m.Keys) == 0 && m.VerifierKey != "" {
 		return []journal.SigningKey{{Verifier: m.VerifierKey}}
@@ -58,7 +58,7 @@ func (m Memory) Continues(keys []journal.SigningKey) bool {
 
 var fingerprintForm = lazyregexp.New(`^sha256:([0-9a-f]{64})$`)
 
-// Path is the file in which the gateway with a CA is remembered.
+// Path returns the file with the stored state of the gateway with a CA.
 func Path(a *client.App, caRoot string) (string, error) {
 	m := fingerprintForm.FindStringSubmatch(caRoot)
 	if m == nil {
@@ -67,7 +67,7 @@ func Path(a *client.App, caRoot string) (string, error) {
 	return filepath.Join(a.Xdg("XDG_STATE_HOME", ".local/state"), "palyra-cli", "gateways", m[1]+".json"), nil
 }
 
-// Recall returns the stored state of the gateway with a CA; or the zero value.
+// Recall returns the stored state of the gateway with a CA, or the zero value if there is none.
 func Recall(a *client.App, caRoot string) (Memory, error) {
 	path, err := Path(a, caRoot)
 	if err != nil {
@@ -135,16 +135,15 @@ func (m Memory) Checkpoint() (cp journal.Checkpoint, ok bool, err error) {
 	return cp, true, nil
 }
 
-// KeyChanged is the error for a gateway that signs with another key than the
-// one that was remembered.
+// KeyChanged returns the error of a gateway that signs with a key other than the stored one.
 func KeyChanged(m Memory, path, got string) error {
 	return reason.Errorf(reason.VerificationFailed, "gateway %s signs with another key than before", m.Gateway).
 		WithField("before", m.VerifierKey).WithField("now", got).
 		WithRemedy("Ask the operator whether the gateway was restored from a backup made before the key was replaced: then run `palyra journal accept-restore`. If the key was replaced otherwise, remove %s.", path)
 }
 
-// Within is the remembered checkpoint, which an export must agree with if it
-// reaches that far.
+// Within returns the stored checkpoint. An export that reaches this checkpoint must agree with
+// it.
 func (m Memory) Within() ([]journal.Checkpoint, error) {
 	cp, ok, err := m.Checkpoint()
 	if err != nil || !ok {

@@ -151,8 +151,7 @@ func Forked(err error) error {
 	return reason.Errorf(reason.VerificationFailed, "the journal is not the one that was seen before: %w", err).WithRemedy(whatNow)
 }
 
-// KeySet asks for the gateway's key set and holds its root against the credential
-// bundle.
+// KeySet fetches the gateway's key set and compares its CA root with the credential bundle.
 func KeySet(ctx context.Context, g *client.Gateway) (attest.KeySet, error) {
 	reply, err := g.Attestations.GetKeySet(ctx, &palyrav1.GetKeySetRequest{})
 	if err != nil {
@@ -202,7 +201,7 @@ func ProvenKeys(ctx context.Context, a *client.App, g *client.Gateway, m Memory,
 	return keys, nil
 }
 
-// Fingerprint names a CA by its root certificate.
+// Fingerprint returns the fingerprint of a CA: the digest of its root certificate.
 func Fingerprint(root *x509.Certificate) string {
 	if root == nil {
 		return "unknown" // no key set matches it
@@ -232,7 +231,7 @@ func ParseHashes(texts []string) ([]tlog.Hash, error) {
 	return out, nil
 }
 
-// Inclusion is where an event is in the signed journal, as it was proven.
+// Inclusion is the proven position of an event in the signed journal.
 type Inclusion struct {
 	Seq  int64  `json:"seq"`
 	Code string `json:"code"`

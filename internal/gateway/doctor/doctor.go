@@ -51,7 +51,6 @@ func doubtful(detail, remedy string) finding { return finding{Warning, detail, r
 func skipped(detail string) finding          { return finding{result: Skipped, detail: detail} }
 
 // broken returns the finding for an error, with the next step of a reason as its remedy.
-// finding.
 func broken(err error) finding {
 	f := finding{result: Failed, detail: err.Error()}
 	var known *reason.Error

@@ -94,9 +94,9 @@ type scratched struct {
 
 func (s scratched) Close() error { return errors.Join(s.Backend.Close(), s.remove()) }
 
-// scratch creates directories for the output of the probes: in the directory of palyrad's own runs,
-// so that the file system is the same, or in the system's temporary directory if palyrad has not
-// created that one yet.
+// scratch creates directories for the output of the probes. They are in the directory of
+// palyrad's own runs, so that the file system is the same. If palyrad has not created that
+// directory yet, they are in the system's temporary directory.
 func (p *subject) scratch() (places.Places, func() error, error) {
 	base := places.LayersDir(p.Settings.StateDir)
 	if _, err := os.Stat(base); err != nil {
@@ -165,8 +165,9 @@ func limitsVary(st sandbox.Status) bool {
 	return st.Rung != sandbox.Seatbelt && (st.Limits == cgroupV1 || st.Limits == rlimit)
 }
 
-// groupsFinding reports the mechanism that limits programs in the control group of the doctor, and
-// the mechanism for a palyrad started there: palyrad moves to another group, the doctor does not.
+// groupsFinding reports the mechanism that limits programs in the control group of the doctor.
+// It also reports the mechanism for a palyrad started there, because palyrad moves to another
+// group and the doctor does not.
 func groupsFinding(st sandbox.Status, how string, err error) finding {
 	switch {
 	case !st.Available:
@@ -364,7 +365,8 @@ func profileFor(program string) string {
 	return strings.Replace(appArmorProfile, "/usr/local/bin/palyrad", program, 1)
 }
 
-// userNamespaces reports whether the kernel is configured to restrict them. It changes no setting.
+// userNamespaces reports whether the kernel is configured to restrict user namespaces. It
+// changes no setting.
 func userNamespaces(b sandbox.Choice) finding {
 	works := b.Status.Available && b.Status.Rung != sandbox.Landlocked
 	switch {

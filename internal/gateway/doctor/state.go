@@ -180,8 +180,8 @@ func (p *subject) operatorKey(context.Context) finding {
 	return fine("the local operator's key is a file in " + dir + ", which every process of this uid can read; `palyra key protect` keeps it elsewhere")
 }
 
-// vault reports whether a palyrad started here and now could use the vault's key: the result of a
-// session's keyring depends on the session.
+// vault reports whether a palyrad started here and now could use the vault's key. The
+// availability of a keyring depends on the session.
 func (p *subject) vault(ctx context.Context) finding {
 	if !p.keysAreThere() {
 		return skipped("the vault has no key yet; the first start creates it in vault.backend (" + p.Settings.Vault.Backend + ")")

@@ -15,8 +15,8 @@ type Diagnosis struct {
 	Checks     []Check `json:"checks"`
 }
 
-// Write writes the exams as a table, or as JSON when output is "json". It fails
-// when an exam did.
+// Write writes the exams as a table, or as JSON when output is "json". It returns an error if
+// an exam failed.
 func Write(out io.Writer, exams []Check, output string) error {
 	failed := 0
 	for _, e := range exams {
@@ -56,8 +56,8 @@ func writeChecks(out io.Writer, exams []Check) error {
 	return nil
 }
 
-// indented lines a text of several lines, such as a profile to install, up
-// under its first.
+// indented aligns the further lines of a text, such as a profile to install, with its first
+// line.
 func indented(text string) string {
 	return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 36))
 }

@@ -1,6 +1,6 @@
-// Package gatewaytest provides a gateway for tests of components above the stages of a call: a real
-// store, the policy engine, the desk, the router and a notary, the pipeline through them, and
-// configurable test tools.
+// Package gatewaytest provides a gateway for tests of components above the stages of a call. It
+// has a real store, the policy engine, the desk, the router and a notary, the pipeline through
+// them, and configurable test tools.
 package gatewaytest
 
 import (

@@ -23,7 +23,7 @@ type Probe struct {
 	// Found is the result of planning, unless PlanErr is set.
 	Found   tool.Plan
 	PlanErr error
-	// PathOfInput has plans name the path of their input.
+	// PathOfInput makes plans use the path in their input.
 	PathOfInput bool
 	// OnPlan is called before each plan, without the lock.
 	OnPlan func(n int)
@@ -48,7 +48,7 @@ func NewProbe(d tool.Descriptor) *Probe {
 	}}
 }
 
-// Digest is a digest of one repeated digit.
+// Digest returns a digest of one repeated digit.
 func Digest(c string) string { return "sha256:" + strings.Repeat(c, 64) }
 
 // Descriptor implements tool.Runnable.
@@ -93,14 +93,14 @@ func (p *Probe) run(ctx context.Context, c tool.Call) tool.Report {
 	return Succeeded(`{"ok":true}`)
 }
 
-// Change changes the world that the tool finds.
+// Change changes the probe under its lock.
 func (p *Probe) Change(fn func(*Probe)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fn(p)
 }
 
-// Ran fails the test unless the tool ran so often.
+// Ran fails the test unless the tool ran want times.
 func (p *Probe) Ran(t testing.TB, want int32) {
 	t.Helper()
 	if got := p.Runs.Load(); got != want {

@@ -52,11 +52,12 @@ type refusals struct {
 }
 
 type callersRefused struct {
-	// Source is "" for the sources without their own event, whose number is Sources.
+	// Source is "" in the event about all sources without their own event; Sources is the number
+	// of these sources.
 	Source  string `json:"source,omitempty"`
 	Sources int    `json:"sources,omitempty"`
-	// Procedure and Reason are the most frequent ones of a source without a credential, whose
-	// refusals had Kinds different combinations.
+	// Procedure and Reason are the most frequent combination in the refusals of a source without a
+	// credential. Kinds is the number of its combinations.
 	Procedure string    `json:"procedure,omitempty"`
 	Reason    string    `json:"reason,omitempty"`
 	Kinds     int       `json:"kinds,omitempty"`

@@ -59,8 +59,8 @@ type strangers struct {
 	dropped int
 }
 
-// sourceOf returns the name under which an address is counted: its network (package limit), and one
-// name for all of this host.
+// sourceOf returns the name under which an address is counted. It is the network of the address
+// (package limit), or one name for all addresses of this host.
 func sourceOf(source string) string {
 	network := limit.Address(source)
 	if a, err := netip.ParseAddr(network); err == nil && a.IsLoopback() {

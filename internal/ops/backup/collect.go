@@ -35,8 +35,8 @@ type Source struct {
 	// Authority reads the CA without changing it, Keys returns the locations of the keys.
 	Authority func() (*ca.Authority, error)
 	Keys      func(*ca.Authority) []ca.KeyPlace
-	// Vault returns the vault's key if it is not a file of the state directory; nil, and a nil
-	// result, mean that nothing is to be added.
+	// Vault returns the vault's key if it is not a file of the state directory. A nil function or
+	// a nil result means that nothing is to be added.
 	Vault func(ctx context.Context) (*Vault, error)
 	// Outside are referenced files that no backup contains.
 	Outside []string

@@ -160,8 +160,8 @@ func (n *noted) Read(p []byte) (int, error) {
 	return count, err
 }
 
-// place returns the location of an entry below the restored directory: files of the state directory
-// at the same place, policies and settings in a separate directory.
+// place returns the location of an entry below the restored directory. Files of the state
+// directory keep their place; policies and settings are in a separate directory.
 func place(name string) string {
 	if below, ok := strings.CutPrefix(name, inState); ok {
 		return below

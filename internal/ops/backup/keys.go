@@ -11,11 +11,12 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// shortestPassphrase is in bytes: a backup can be attacked offline without limit.
+// shortestPassphrase is the minimum length of a passphrase in bytes, because a backup can be
+// attacked offline without limit.
 const shortestPassphrase = 16
 
-// mostWork bounds the work factor that an archive can require before the passphrase is tried: 2 to
-// this power, with proportional memory; 20 is 1 GiB. Backups use age's 18.
+// mostWork bounds the work factor that an archive can require before the passphrase is tried.
+// The work is 2 to this power, with proportional memory: 1 GiB for 20. Backups use age's 18.
 const mostWork = 20
 
 // Recipients returns the recipients of a backup: the given public keys, or a passphrase from a

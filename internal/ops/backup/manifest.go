@@ -1,10 +1,10 @@
 // Package backup creates one encrypted file with everything that a gateway needs to run, and
 // restores a state directory from it. docs/format/backup.md specifies the file.
 //
-// A backup contains the key of the vault, also if that is in a keyring: a backup is for the loss of
-// the machine, and the keyring is lost with it. The key is stored in the form of the backend
-// "file", so that every palyrad can restore it. A locked keyring does not prevent a backup; the
-// missing key is reported then and at the restore.
+// A backup contains the key of the vault even if the key is in a keyring, because the keyring
+// is lost with the machine. The key is stored in the form of the backend "file", so that every
+// palyrad can restore it. A locked keyring does not prevent a backup; the missing key is
+// reported then and at the restore.
 package backup
 
 import (
@@ -148,7 +148,7 @@ func (m Manifest) check() error {
 	}
 	seen, hasStore := make(map[string]bool), false
 	for _, f := range m.Files {
-		// Case-insensitive file systems have one file for both.
+		// On a case-insensitive file system, names that differ only in case are one file.
 		folded := strings.ToLower(f.Name)
 		switch store := f.Name == storeName; {
 		case checkName(f.Name) != nil:

@@ -17,7 +17,7 @@ import (
 // state directory.
 const ValidFile = "valid.txt"
 
-// Other files in that directory, and its name.
+// The name of that directory, and the file with the mark.
 const (
 	restoredDir = "restored"
 	markFile    = "not-started.json"

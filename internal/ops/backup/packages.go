@@ -38,8 +38,8 @@ func (s Source) packages() ([]string, error) {
 	return names, nil
 }
 
-// linkPackages creates hard links of the packages, so that one that is removed meanwhile still
-// exists. It returns the paths by their names in the backup.
+// linkPackages creates hard links of the packages, so that a package that is removed meanwhile
+// still exists. It returns the paths by their names in the backup.
 func (s Source) linkPackages(names []string, into string) (map[string]string, error) {
 	if err := errors.Join(os.RemoveAll(into), keyfile.MakeDir(into)); err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (s Source) linkPackages(names []string, into string) (map[string]string, er
 		from, to := filepath.Join(statedir.Skills(s.StateDir), name), filepath.Join(into, name)
 		err := os.Link(from, to)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // it was removed, so all is read again
+			continue // the package was removed, so all files are read again
 		}
 		if err != nil { // a file system without hard links
 			err = copyFile(from, to)

@@ -58,8 +58,9 @@ type Result struct {
 	Config, Policies string
 }
 
-// Restore restores a state directory from a backup. It gets its name only once everything in it was
-// verified and is durable; palyrad then starts on it as a restored gateway.
+// Restore restores a state directory from a backup. The directory gets its name only once
+// everything in it was verified and is durable; palyrad then starts on it as a restored
+// gateway.
 func Restore(ctx context.Context, from string, t Target) (Result, error) {
 	return restore(ctx, from, t, func(string) {})
 }

@@ -61,7 +61,7 @@ func (p Parts) end(ctx context.Context, mark Mark) (journal.Restored, error) {
 		return journal.ParseRestored(&done[0])
 	}
 	why := Why(r.MadeAt)
-	// Written separately, because ending them again changes nothing.
+	// Logins end in a separate unit, because ending them again changes nothing.
 	if r.Ended.Logins, err = p.EndLogins(ctx, why); err != nil {
 		return r, err
 	}

@@ -21,16 +21,17 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// UndoTool is the tool that undoes a change set. Its calls pass the commit gate like the changes of
-// programs, so that an undo needs the same approvals as a change. No list contains it, and only
-// WorkspaceService/UndoChangeSet can call it, with the certificate of a device: a model that calls
-// tools for a user could otherwise use that user's permissions. Returning files are classified by
-// the current patterns and without the workspace around them. While the gateway is frozen, an owner
-// or admin undoes changes as a change of the gateway, with a second person where one exists,
-// because a bad change may be the reason for the freeze.
+// UndoTool is the tool that undoes a change set. Its calls pass the commit gate like the
+// changes of programs, so that an undo needs the same approvals as a change. No list contains
+// it, and only WorkspaceService/UndoChangeSet can call it, with the certificate of a device.
+// Otherwise a model that calls tools for a user could use that user's permissions. Restored
+// files are classified by the current patterns and without the workspace around them. While the
+// gateway is frozen, an owner or admin can still undo changes, because a bad change may be the
+// reason for the freeze. Such an undo is a change of the gateway, with a second person if one
+// exists.
 const UndoTool = "workspace.undo"
 
-// undoRisk is the risk of its calls: the changes have their own facts.
+// undoRisk is the risk of the tool's calls; the changes have their own facts.
 const undoRisk = 40
 
 // Tool is UndoTool. It implements tool.Runnable.
@@ -189,7 +190,7 @@ func (r *reversal) request() tool.CommitRequest {
 	if r.taken.Undoes == "" {
 		return q
 	}
-	// It is an undo itself, so the changes of the original return.
+	// The change set is itself an undo, so its undo restores the changes of the original.
 	returns, err := r.of.use.History.Get(r.in.Workspace, r.taken.Undoes)
 	q.Preview.Diff, q.Preview.Notes = returns.Diff, []string{"The diff shows change set " + r.taken.Undoes + ", which is restored."}
 	if err != nil {

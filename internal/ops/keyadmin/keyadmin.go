@@ -33,11 +33,11 @@ type Key struct {
 	Name string
 	// Algorithm is "ECDSA P-256" or "Ed25519".
 	Algorithm string
-	// SHA256 is "sha256:" and hex, of the SubjectPublicKeyInfo.
+	// SHA256 is "sha256:" and the hex digest of the SubjectPublicKeyInfo.
 	SHA256 string
 	// NotBefore and NotAfter are the validity of its certificate.
 	NotBefore, NotAfter time.Time
-	// Past is the number of previous keys that are stored; only their public parts are.
+	// Past is the number of previous keys; only their public parts are stored.
 	Past int
 }
 

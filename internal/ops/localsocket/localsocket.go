@@ -1,5 +1,5 @@
-// Package localsocket is the Unix socket by which a user on palyrad's own host connects without a
-// certificate: the kernel identifies the peer process, and only the owner of palyrad's state
+// Package localsocket is the Unix socket by which a user on palyrad's own host connects without
+// a certificate. The kernel identifies the peer process, and only the owner of palyrad's state
 // directory is accepted.
 package localsocket
 
@@ -19,8 +19,8 @@ type Peer struct {
 	UID int64
 	// Socket is true for a peer on a Unix socket.
 	Socket bool
-	// Near is true for a process that is visible in palyrad's own pid namespace, and therefore not
-	// in a container or sandbox, and that has no uid other than UID.
+	// Near is true for a process that is visible in palyrad's own pid namespace, and that has no
+	// uid other than UID. Such a process is not in a container or sandbox.
 	Near bool
 	// Refused is why the peer is refused; nil for the owner of the socket's directory.
 	Refused error

@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// ServiceUser reports whether a uid is a service user of this host: /etc/passwd has it, and
-// each of its entries has a shell that lets no person log in. A uid that the file does not
-// list is not a service user.
+// ServiceUser reports whether a uid is a service user of this host. Such a uid is in
+// /etc/passwd, and each of its entries has a shell that lets no person log in. A uid that the
+// file does not list is not a service user.
 func ServiceUser(uid int64) bool {
 	f, err := os.Open("/etc/passwd")
 	if err != nil {

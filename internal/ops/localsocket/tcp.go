@@ -21,8 +21,8 @@ func Loopback(l net.Listener, dir string, also ...int64) (*Listener, error) {
 	return &Listener{Listener: l, owner: owner, also: also, look: loopbackPeer, tcp: true}, nil
 }
 
-// neighborOf returns the peer process of an agent's connection. The peer is not authenticated by
-// that: it must present a token. The kernel does not report the namespaces of another user's
+// neighborOf returns the peer process of an agent's connection. This does not authenticate the
+// peer, which must present a token. The kernel does not report the namespaces of another user's
 // process.
 func (l *Listener) neighborOf(c net.Conn) Peer {
 	found, err := l.look(c)

@@ -1,9 +1,9 @@
 // Package quota limits the stored data of principals, and keeps their usage over a restart.
 //
-// The store counts, because data of a caller is created in many ways, each of which is a unit with
-// an actor. It never refuses: a unit may belong to a call that has run. The next input is refused
-// instead. The sums of the day are stored every ten seconds and not with each unit, so that a
-// commit writes no further page.
+// The store counts the data, because a caller's data is created in many ways, each of which is
+// a unit with an actor. The store never refuses a unit, because the unit may belong to a call
+// that has run. Instead, the next input is refused. The sums of the day are stored every ten
+// seconds instead of with each unit, so that a commit writes no further page.
 package quota
 
 import (
@@ -55,8 +55,9 @@ func New(c config.Quotas, log *slog.Logger) (*Quotas, error) {
 	return &Quotas{book: book, log: log}, err
 }
 
-// payer returns the account of a write. An operator at a terminal has a separate account from
-// clients with the same credential, which must not exhaust the quota that is needed to stop them.
+// payer returns the account of a write. An operator at a terminal has a separate account,
+// because clients with the same credential must not exhaust the quota that is needed to stop
+// them.
 func payer(principal string, p access.Precedence) string {
 	if p >= access.PrecedenceOperator {
 		return principal + " at a terminal"

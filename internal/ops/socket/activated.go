@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Listener returns the listener with a name (FileDescriptorName=) from the service manager, which
-// must have the given address; or nil.
+// Listener returns the listener with a name (FileDescriptorName=) from the service manager, or
+// nil if there is none. The listener must have the given address.
 func Listener(name, address string) (net.Listener, error) {
 	file, err := handed(name)
 	if err != nil || file == nil {
@@ -36,8 +36,8 @@ func Listener(name, address string) (net.Listener, error) {
 // first is the first descriptor of a service manager.
 const first = 3
 
-// handed returns the socket with a name from the service manager; or nil. It can be
-// taken once, and is not passed to programs that palyrad starts.
+// handed returns the socket with a name from the service manager, or nil if there is none. The
+// socket can be taken once, and is not passed to programs that palyrad starts.
 func handed(name string) (*os.File, error) {
 	pid, fds, names := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS"), os.Getenv("LISTEN_FDNAMES")
 	for _, variable := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {

@@ -7,8 +7,8 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// The payloads of a call have thousands of bytes, of which a few values count. These functions find
-// those values and decode nothing else.
+// The payloads of a call have thousands of bytes, but metrics need only a few values. These
+// functions find those values and decode nothing else.
 
 // each calls fn with the members of an object, and reports whether it is an object. fn may receive
 // a member twice.

@@ -104,7 +104,7 @@ func lock(n int) error {
 	return unix.Mlock(b)
 }
 
-// pipes fill pipe buffers, which count for no process.
+// pipes fills pipe buffers, which count against no process.
 func pipes(n int) error {
 	chunk := make([]byte, mib)
 	for held := 0; held < n*mib; {
@@ -122,7 +122,7 @@ func pipes(n int) error {
 	return nil
 }
 
-// sockets fill socket buffers of the kernel.
+// sockets fills socket buffers of the kernel.
 func sockets(n int) error {
 	chunk := make([]byte, 64<<10)
 	for held := 0; held < n*mib; {

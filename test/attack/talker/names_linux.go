@@ -13,9 +13,10 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// ask sends a handmade query to the connected name server: "A name", with a class after it if it is
-// not IN. Labels are separated by slashes, so that a label may contain any byte, including dots and
-// zero bytes. It fails without a response.
+// ask sends a handmade query to the connected name server. The operand is "TYPE NAME" or
+// "TYPE NAME CLASS", where the type and the class are numbers and the default class is IN. Slashes
+// separate the labels of the name, so that a label may contain any byte, including dots and zero
+// bytes. It fails without a response.
 func (c *conversation) ask(operand string) error {
 	words := strings.Split(operand, " ")
 	if len(words) < 2 {

@@ -56,7 +56,8 @@ func holds(text []byte, value string) bool {
 }
 
 // hunt searches all readable data inside: "environ" the variables and arguments of all processes,
-// "memory" their memory, "files" all files except the system's, "descriptors" open files.
+// "descriptors" their open files, "proc" their files in /proc, "memory" their memory, and "files"
+// all files except the system's.
 func hunt(args []string) (string, error) {
 	value := planted(args[1])
 	end, err := client(args[0] == "memory", args[2:])

@@ -1,6 +1,6 @@
-// Command teller is the program that calls of process.run start: it tells which
-// copy of it runs, where, and what stands in the first lines of files, and
-// writes what it is told to.
+// Command teller is the program that calls of process.run start. It prints the label of its
+// copy, its working directory, and the first lines of files. It also writes the given content
+// to a file.
 //
 //	teller FILE... [-- FILE CONTENT]
 package main
@@ -15,7 +15,7 @@ import (
 // label is overwritten in the copies that tests make of the program.
 var label = "teller-000000000000"
 
-// Told is what it prints.
+// Told is the output of teller.
 type Told struct {
 	Label string   `json:"label"`
 	Cwd   string   `json:"cwd"`

@@ -19,10 +19,10 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Rewritten returns an export as a forger can make it who has the file but no key of the gateway.
-// change returns the new form of an event, nil to drop it. Everything is signed again with a key of
-// the forger, in the gateway's name. Data with a signature of the notary is unchanged, so that the
-// export is consistent.
+// Rewritten returns an export forged by an attacker who has the file but no key of the gateway.
+// change returns the new form of an event, nil to drop it. Everything is signed again with a
+// key of the forger, in the gateway's name. Data with a signature of the notary is unchanged,
+// so that the export is consistent.
 func Rewritten(header []byte, honest []journal.Event, change func(e journal.Event) *journal.Event) ([]byte, error) {
 	var head struct {
 		Gateway string          `json:"gateway"`

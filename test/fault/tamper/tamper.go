@@ -1,5 +1,6 @@
-// Package tamper is a corpus of falsified journals: nine kinds of tampering that a verifier must
-// detect, each in several forms, made from any honest journal with at least three checkpoints.
+// Package tamper is a corpus of falsified journals. It has nine kinds of tampering that a
+// verifier must detect, each in several forms, made from any honest journal with at least three
+// checkpoints.
 package tamper
 
 import (
@@ -65,8 +66,8 @@ func Corpus(honest, other []journal.Event) ([]Case, error) {
 	return f.cases, f.checkpoints()
 }
 
-// add adds a case. With rehash the chain is consistent again from that sequence number on, as an
-// attacker can make it who can write but not sign.
+// add adds a case. If rehash is not 0, the chain is consistent again from that sequence number
+// on. An attacker who can write but not sign can achieve this.
 func (f *forger) add(kind, name string, first, rehash int64, change func(ev []journal.Event) []journal.Event) {
 	events := change(slices.Clone(f.honest))
 	if rehash > 0 {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// selected is the size to which a table first grows. How much further it may grow selects the trap
-// that a call tests. One module thus has all assertions of an instance without an import, which
-// would move the indices of its functions.
+// selected is the size to which a table first grows. The size to which the table may grow
+// further selects the trap that a call tests. One module thus has all assertions of an instance
+// without an import, which would move the indices of its functions.
 const selected = 50_000
 
 // driven is a module of the palyra ABI whose run makes the assertions of a script.

@@ -301,8 +301,8 @@ func (d *document) spaceBefore(at int) int {
 	return at
 }
 
-// comments calls do with the range of each comment in a range of trivia; line is true for a comment
-// that extends to the end of its line.
+// comments calls do with the range of each comment in a range of trivia. line is true for a
+// comment that extends to the end of its line.
 func (d *document) comments(from, to int, do func(from, to int, line bool)) {
 	for at := from; at < to; {
 		if d.text[at] != '/' {
@@ -320,8 +320,8 @@ func (d *document) comments(from, to int, do func(from, to int, line bool)) {
 	}
 }
 
-// lastComment returns the end of the last comment in a range of trivia, or the start of the range;
-// line is true if the comment extends to the end of its line.
+// lastComment returns the end of the last comment in a range of trivia, or the start of the
+// range. line is true if the comment extends to the end of its line.
 func (d *document) lastComment(from, to int) (at int, line bool) {
 	at = from
 	d.comments(from, to, func(_, end int, isLine bool) { at, line = end, isLine })

@@ -1,6 +1,7 @@
-// Package jsonc parses JSON with comments and trailing commas, the format of agents' and editors'
-// settings, and edits it in place: one member or element is inserted, replaced or removed, and
-// every other byte is unchanged. Removing an inserted value restores the previous text.
+// Package jsonc parses JSON with comments and trailing commas, the format of agents' and
+// editors' settings, and edits it in place. An edit inserts, replaces or removes one member or
+// element, and leaves every other byte unchanged. Removing an inserted value restores the
+// previous text.
 package jsonc
 
 import (

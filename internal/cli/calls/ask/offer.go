@@ -10,8 +10,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// answers lists the possible answers to an approval, with the coverage of each standing approval,
-// so that it is read before it is given.
+// answers lists the possible answers to an approval. It describes the coverage of each standing
+// approval, so that the user reads it before the answer.
 func answers(about *palyrav1.Approval) string {
 	p := &printer.Page{}
 	p.Gap()

@@ -1,10 +1,10 @@
-// Package ask has the shared parts of the commands for calls: input as JSON or key=value, results
-// as text, determining policies, connections, and the display and answering of an approval in a
-// terminal.
+// Package ask has the shared parts of the commands for calls. It reads input as JSON or
+// key=value, and prints results, determining policies and connections. It also displays and
+// answers an approval in a terminal.
 //
-// Prompts are plain lines over a cancellable reader and not huh: a prompt is withdrawn when the
-// approval is answered elsewhere, does not accept keys typed before it was displayed, and shows
-// arguments of any length.
+// Prompts are plain lines over a cancellable reader instead of huh forms. A prompt is withdrawn
+// when the approval is answered elsewhere, ignores keys typed before it was displayed, and
+// shows arguments of any length.
 package ask
 
 import (
@@ -96,7 +96,7 @@ func (q *Question) Put(ctx context.Context) {
 	}()
 }
 
-// Close ends the asking and waits for its end.
+// Close stops the prompt and waits until it has ended.
 func (q *Question) Close() {
 	if q.asking.Load() {
 		fmt.Fprintln(q.a.Err)
@@ -147,8 +147,9 @@ func (q *Question) answer(ctx context.Context) {
 	}
 }
 
-// Answerer returns the user at the terminal if the user may answer approvals, and this one is not
-// for a call of their own that another user must answer.
+// Answerer returns the user at the terminal if the user may answer the approval. ok is false if
+// the user may not answer approvals, or if another user must answer because the call is the
+// user's own.
 func Answerer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1.Approval) (principal string, ok bool) {
 	if !a.Interactive() {
 		return "", false
@@ -165,8 +166,8 @@ func Answerer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1
 	return "", false
 }
 
-// callerTries is how often the caller's identity is queried. The query fails as well if the
-// connection breaks right after the approval arrived.
+// callerTries is the maximum number of queries for the caller's identity. A retry covers a
+// connection that breaks right after the approval arrived.
 const callerTries = 4
 
 func callerOf(ctx context.Context, a *client.App, g *client.Gateway) (*palyrav1.Identity, error) {
@@ -183,8 +184,8 @@ func callerOf(ctx context.Context, a *client.App, g *client.Gateway) (*palyrav1.
 	}
 }
 
-// othersAnswer reports whether the gateway would refuse an answer of this caller. If unknown, it
-// returns false and the gateway decides.
+// othersAnswer reports whether the gateway would refuse an answer of this caller. If that is
+// unknown, it returns false and the gateway decides.
 func othersAnswer(ctx context.Context, g *client.Gateway, v *palyrav1.Approval) bool {
 	reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: v.GetApprovalId()})
 	if err != nil {
@@ -207,8 +208,8 @@ func SayPresence(a *client.App, after *palyrav1.Approval, vote *palyrav1.DecideA
 	}
 }
 
-// SayHowToAnswer prints the commands that answer an approval. If the caller may not use them it
-// prints that, because the gateway would refuse an agent that runs them.
+// SayHowToAnswer prints the commands that answer an approval. If the caller may not use them,
+// it prints that instead, because the gateway would refuse an agent that runs them.
 func SayHowToAnswer(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1.Approval) {
 	a.Say("waiting for approval %s (%s): %s", v.GetApprovalId(), a.Relative(v.GetExpiresAt()), printer.VisibleLine(ApprovalSummary(v)))
 	if othersAnswer(ctx, g, v) {

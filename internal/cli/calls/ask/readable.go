@@ -70,8 +70,9 @@ func Readable(result []byte) (text string, ok bool) {
 	return b.String(), true
 }
 
-// Ending describes the outcome of a call and the exit of its program. The gateway cannot determine
-// whether a program had the intended effect; a failing program is not called a success.
+// Ending describes the outcome of a call and the exit of its program. The gateway cannot
+// determine whether a program had the intended effect, so a program that fails is not called a
+// success.
 func Ending(outcome string, r ProcessResult) (word, rest string) {
 	if r.ExitCode != nil {
 		rest = fmt.Sprintf(", exit code %d", *r.ExitCode)

@@ -196,8 +196,9 @@ func asksFor(v *palyrav1.Approval, principal string) bool {
 	return v.GetRequestedBy() == principal || v.GetOnBehalfOf() == principal
 }
 
-// severalDecide reports whether more than one user answers approvals. Like mayDecide it only
-// selects whether to ask; if it is unknown, the user is asked.
+// severalDecide reports whether more than one user answers approvals. Like mayDecide, it only
+// determines whether to ask; if the members are unknown, it returns false and the user is
+// asked.
 func severalDecide(ctx context.Context, g *client.Gateway) bool {
 	reply, err := g.Access.ListMembers(ctx, &palyrav1.ListMembersRequest{})
 	deciders := 0

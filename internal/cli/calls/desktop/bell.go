@@ -1,10 +1,10 @@
 // Package desktop shows desktop notifications about pending calls. It cannot answer them: the
 // notifications have no buttons.
 //
-// The client sends them, because a notification belongs to the session of a person, whose bus
-// accepts that uid only. palyrad may have another uid or machine. The text of a model is in the
-// body, as text without markup, images, links or sounds, and the server's answer is read for the
-// number of the notification only.
+// The client shows them, because a notification belongs to the session of a user, and the
+// session's bus accepts only that user's uid. palyrad may run with another uid or on another
+// machine. Text from a model appears only in the body, without markup, images, links or sounds.
+// From the server's answer, only the number of the notification is read.
 package desktop
 
 import (
@@ -33,9 +33,9 @@ const (
 	gather = 300 * time.Millisecond
 	// apart is the minimum interval between notifications.
 	apart = 2 * time.Second
-	// patience is the timeout for showing one.
+	// patience is the timeout for showing a notification.
 	patience = 2 * time.Second
-	// mostBody bounds a text in bytes; the terminal has the rest.
+	// mostBody is the maximum length of a body in bytes; the terminal shows the full text.
 	mostBody = 240
 )
 
@@ -113,7 +113,7 @@ func (b *Bell) tell(ctx context.Context) error {
 	b.mu.Unlock()
 	switch {
 	case len(list) == 0 && !b.shown:
-		// It was answered before the notification.
+		// The call was answered before a notification was shown.
 		return nil
 	case len(list) == 0:
 		b.shown = false

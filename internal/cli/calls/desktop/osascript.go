@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// osascript is the desktop of macOS, by the program of this name: only applications with a bundle
-// can notify by themselves there. Notifications can be neither replaced nor removed.
+// osascript shows notifications on macOS through the program of this name, because only
+// applications with a bundle can show them directly. Notifications can be neither replaced nor
+// removed.
 type osascript struct{ program string }
 
 // Show implements Desktop. The texts are arguments of the script and never part of it. The title is

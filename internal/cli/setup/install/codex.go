@@ -21,7 +21,7 @@ var codexEvents = []struct {
 	asks bool
 }{{"PreToolUse", true}, {"PostToolUse", false}, {"SessionEnd", false}}
 
-// planCodex plans the hook of Codex: the hook itself, and that Codex trusts it.
+// planCodex plans the hook of Codex, and marks it as trusted in Codex's configuration.
 func (s Site) planCodex(ctx context.Context, w Wanted, token string) (*Plan, error) {
 	if w.Transport == TransportHTTP {
 		return nil, reason.Errorf(reason.InvalidInput, "Codex has no http hook").WithRemedy("Leave --transport out.")
@@ -89,8 +89,8 @@ func (s Site) codexConfig(owner string) (*Edit, error) {
 	return config, nil
 }
 
-// trust adds to the configuration that Codex trusts the hooks in the future file, by the hashes
-// that Codex computes, and verifies it with Codex.
+// trust marks the hooks of the planned file as trusted in the configuration of Codex. Codex
+// computes the hashes, and then verifies the result.
 func (s Site) trust(ctx context.Context, hooks, config *Edit, w Wanted) error {
 	lines := make(map[string]bool)
 	for _, event := range codexEvents {
@@ -172,8 +172,8 @@ func (s Site) listCodex(ctx context.Context, program string, hooks *Edit, config
 	return list, err
 }
 
-// bareCodex returns a Codex configuration with only the settings of hooks: servers and providers
-// contain credentials, and nothing must be started.
+// bareCodex returns a Codex configuration with only the settings of hooks. Servers and
+// providers are omitted, because they contain credentials and must not be started.
 func bareCodex(text []byte) []byte {
 	var doc map[string]any
 	if tomledit.Decode(text, &doc) != nil {

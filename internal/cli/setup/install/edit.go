@@ -17,12 +17,12 @@ import (
 	"palyra/internal/core/tomledit"
 )
 
-// Edit is a change of a file that is planned.
+// Edit is a planned change of a file.
 type Edit struct {
 	Owner string
-	// File is the file as it is.
+	// File is the file before the change.
 	File *edit.File
-	// Root is where it belongs.
+	// Root is the directory that must contain the file.
 	Root string
 	// After is the new content.
 	After []byte
@@ -35,7 +35,7 @@ type Edit struct {
 	secret bool
 }
 
-// Changes reports whether there is anything to do.
+// Changes reports whether the edit changes the file.
 func (e *Edit) Changes() bool {
 	return !e.File.Exists() || !bytes.Equal(e.File.Text, e.After) || e.Mode != 0 && e.Mode != e.File.Mode()
 }
@@ -49,7 +49,7 @@ func Begin(owner, path, root string) (*Edit, error) {
 	return &Edit{Owner: owner, File: f, Root: root, After: bytes.Clone(f.Text)}, nil
 }
 
-// cannotEdit names the file, and the place in it, where an edit went wrong.
+// cannotEdit returns an error with the file, and the position in it that the edit reports.
 func (e *Edit) cannotEdit(err error) error {
 	return reason.Errorf(reason.ConfigInvalid, "%s:%w", e.File.Path, err).
 		WithRemedy("Mend the file, or make the change by hand; nothing was written.")
@@ -175,7 +175,7 @@ func (b *Book) note(e *Edit) {
 		switch {
 		case j < 0:
 			c.Entries = append(c.Entries, entry)
-		default: // the first one records what it created and replaced
+		default: // keep the first one, which has the created and replaced values
 			c.Entries[j].Digest = entry.Digest
 		}
 	}
@@ -210,14 +210,14 @@ type Undone struct {
 	How  How
 }
 
-// How is how a file was reverted.
+// How describes how a file was reverted.
 type How string
 
 // The ways.
 const (
-	// Restored means byte for byte as before, Removed that the file did not exist before, Cleaned
-	// that it changed since and Palyra's entries were removed, and Untouched that it contained none
-	// of them.
+	// Restored means that the file is byte for byte as before, and Removed that it did not exist
+	// before. Cleaned means that it changed since then and Palyra's entries were removed, and
+	// Untouched that it contained none of them.
 	Restored  How = "as before"
 	Removed   How = "removed"
 	Cleaned   How = "was changed since, and is without Palyra's entries"

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/agent/watch"
 )
 
-// Finding is something in the settings of an agent that matters for the hook.
+// Finding is a setting of an agent that affects the hook.
 type Finding struct {
 	// Bad is true if it can replace, disable or bypass the hook.
 	Bad  bool
@@ -21,11 +21,11 @@ type Finding struct {
 	What string
 }
 
-// String is the finding in a line.
+// String returns the finding as one line.
 func (f Finding) String() string { return f.Path + ": " + f.What }
 
 // Findings returns the other hooks of an agent, and the settings that can rewrite, disable or
-// bypass a hook of Palyra, including those of a project.
+// bypass a hook of Palyra. Settings of a project are included.
 func (s Site) Findings(a files.Agent, project string, h *Hook) ([]Finding, error) {
 	var list []Finding
 	managed := false

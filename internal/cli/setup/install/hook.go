@@ -121,9 +121,10 @@ func (s Site) TokenFile(a files.Agent) string {
 // share.
 const homeState = `${XDG_STATE_HOME:-$HOME/.local/state}`
 
-// command returns the command of the hook with its timeout in seconds: every exit of palyra-hook
-// except 0 blocks the call, also if the program is missing. It must write to standard error: Codex
-// treats exit 2 without output as a failed hook, after which the call runs.
+// command returns the command line of the hook with its timeout in seconds. Every exit of
+// palyra-hook except 0 blocks the call, and so does a missing palyra-hook. The command writes
+// to standard error, because Codex treats exit 2 without output as a failed hook and then runs
+// the call.
 func (s Site) command(w Wanted, limit int) (string, error) {
 	program, socket, token := "palyra-hook", homeState+"/palyra/hooks.sock", homeState+"/palyra-cli/hooks/"+string(w.Agent)+".token" //nolint:gosec // the names of files
 	if w.Scope != files.Project {
@@ -162,14 +163,13 @@ func hookPath(a files.Agent) string { return "/hooks/v1/" + string(a) }
 // HookURL is the endpoint of an agent's http hook.
 func (s Site) HookURL(a files.Agent) string { return "http://" + s.Agents + hookPath(a) }
 
-// inRepository reports whether a file lies in a git repository, or is reached by a link,
-// as files of dotfiles are: it may be published.
+// inRepository reports whether a file is in a git repository, and may therefore be published.
 func inRepository(path, home string) bool {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
 			return true
 		} else if !errors.Is(err, fs.ErrNotExist) {
-			return true // counts if it cannot be checked
+			return true // an unreadable directory counts as a repository
 		}
 		if dir == home || dir == filepath.Dir(dir) {
 			return false
@@ -333,7 +333,7 @@ type hookGroup struct {
 	Hooks   []map[string]any `json:"hooks"`
 }
 
-// readClaude reads one settings file; nil if it does not exist.
+// readClaude reads one settings file; nil if it does not exist or this user may not read it.
 func readClaude(path string) (*claudeSettings, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {

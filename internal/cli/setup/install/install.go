@@ -22,11 +22,11 @@ import (
 	"palyra/internal/identity"
 )
 
-// hookScope is the one permission that a hook's token has: it proposes, reports, and ends
-// sessions.
+// hookScope is the only permission of a hook's token: the hook may propose and report calls,
+// and end sessions.
 const hookScope = "hook.report"
 
-// tokenLife is the lifetime of a hook's token, the maximum.
+// tokenLife is the lifetime of a hook's token, which is the maximum.
 const tokenLife = 366 * 24 * time.Hour
 
 // Installer installs hooks for one user.
@@ -46,7 +46,7 @@ type Installed struct {
 	Token string
 }
 
-// Install installs a hook, in place of one that was installed before.
+// Install installs a hook, and replaces an earlier installation of it.
 func (i *Installer) Install(ctx context.Context, w Wanted) (*Installed, error) {
 	if i.Gateway == nil {
 		return nil, reason.Errorf(reason.NotConnected, "the hook needs a token of the gateway, which does not answer").WithRemedy("Start palyrad: `palyra up`.")
@@ -95,7 +95,7 @@ func (i *Installer) Install(ctx context.Context, w Wanted) (*Installed, error) {
 	if err := i.register(ctx, h, p); err != nil {
 		return nil, err
 	}
-	// The previous tokens, unless other hooks use them.
+	// The previous tokens are revoked, unless other hooks use them.
 	old := slices.DeleteFunc(slices.Clone(h.OldTokens), func(name string) bool {
 		return i.Book.shares(Hook{Agent: h.Agent, Scope: h.Scope, Project: h.Project, Token: name})
 	})
@@ -134,7 +134,7 @@ func (p *Plan) keepToken() {
 	p.Edits = slices.DeleteFunc(p.Edits, func(e *Edit) bool { return e.secret })
 }
 
-// shares reports whether another hook has the token of one.
+// shares reports whether another hook uses the token of h.
 func (r *Record) shares(h Hook) bool {
 	return slices.ContainsFunc(r.Hooks, func(o Hook) bool { return o.Owner() != h.Owner() && o.Token == h.Token })
 }
@@ -156,8 +156,8 @@ func (i *Installer) makeToken(ctx context.Context, h Hook) (string, error) {
 	return text, err
 }
 
-// agent returns the member of an agent's hook, and creates it if it is missing. It acts for the
-// user who installs it.
+// agent returns the member of an agent's hook, and creates it if it is missing. The agent acts
+// for the user who installs the hook.
 func (i *Installer) agent(ctx context.Context, a files.Agent) (string, error) {
 	status, err := i.Gateway.Status.GetStatus(ctx, &palyrav1.GetStatusRequest{})
 	if err != nil {
@@ -183,7 +183,7 @@ func (i *Installer) agent(ctx context.Context, a files.Agent) (string, error) {
 		}
 		name = fmt.Sprintf("%s-%d", a, n)
 	}
-	// Every member has a device; the key of this one is discarded.
+	// Every member has a device; the key of this device is discarded.
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return "", err
@@ -200,7 +200,7 @@ func (i *Installer) agent(ctx context.Context, a files.Agent) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// Its only device is revoked, because its key was discarded.
+	// The member's only device is revoked, because its key was discarded.
 	if _, err := i.Gateway.Identity.RevokeDevice(ctx, &palyrav1.RevokeDeviceRequest{DeviceId: made.GetDeviceId()}); err != nil {
 		return "", err
 	}

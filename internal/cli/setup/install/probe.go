@@ -23,7 +23,7 @@ import (
 
 // Proof is the result of a call that must be denied.
 type Proof struct {
-	// Alive is that the hook denied it.
+	// Alive is true if the hook denied the call.
 	Alive bool
 	// Detail explains the result.
 	Detail string
@@ -51,8 +51,8 @@ func (s Site) probeCall(a files.Agent) []byte {
 	return text
 }
 
-// Prove makes a call that must be denied, as the agent would: by its actual settings, not by the
-// intended ones.
+// Prove makes a call that must be denied. Like the agent, it uses the settings in the file, not
+// the intended ones.
 func (s Site) Prove(ctx context.Context, h Hook) Proof {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -137,7 +137,7 @@ func (s Site) proveHTTP(ctx context.Context, url string, handler map[string]any,
 	return denied(body)
 }
 
-// denied judges the answer of a hook.
+// denied returns the proof that a hook's answer gives.
 func denied(body []byte) Proof {
 	var v struct {
 		Output struct {

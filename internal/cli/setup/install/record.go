@@ -30,7 +30,7 @@ type Record struct {
 	Files []Change `json:"files,omitempty"`
 	// Dirs are the created directories, the outermost first.
 	Dirs []string `json:"dirs,omitempty"`
-	// Hooks are the hooks that are installed, or were about to be.
+	// Hooks are the installed hooks, and the hooks whose installation has begun.
 	Hooks []Hook `json:"hooks,omitempty"`
 	// Service is the service of palyrad; nil if `palyra up` did not create it.
 	Service *Service `json:"service,omitempty"`
@@ -48,7 +48,7 @@ type Hook struct {
 	Token string `json:"token,omitempty"`
 	// OldTokens are previous tokens to be revoked.
 	OldTokens []string `json:"old_tokens,omitempty"`
-	// Installation is the id under which palyrad watches it.
+	// Installation is the id under which palyrad watches the hook.
 	Installation string `json:"installation"`
 	// Address is the address of the hook's endpoint.
 	Address string `json:"address,omitempty"`
@@ -115,7 +115,7 @@ type Entry struct {
 	Old string `json:"old,omitempty"`
 }
 
-// Book is the record on disk, held by one process at a time.
+// Book is the record on disk, locked by one process at a time.
 type Book struct {
 	Record
 	dir  string

@@ -8,7 +8,7 @@ import (
 	"palyra/internal/core/unified"
 )
 
-// Record is the change of a file for programs.
+// Record returns the change of a file for machine formats.
 func (e *Edit) Record() printer.Object {
 	return printer.Object{{Name: "path", Value: e.File.Path}, {Name: "diff", Value: e.Diff()}}
 }

@@ -27,7 +27,7 @@ func MachineOf(a *client.App) (files.Machine, error) {
 	return files.Machine{Home: filepath.Clean(home), OS: runtime.GOOS, Getenv: a.Getenv}, nil
 }
 
-// SiteOf is this machine as the configuration and the record have it.
+// SiteOf returns the properties of this machine, from its configuration and its record.
 func SiteOf(a *client.App, m files.Machine, c *config.Config, r *Record) Site {
 	s := Site{Machine: m, Agents: c.Listen.Agents, People: people("/etc/passwd", m), HookProgram: Beside("palyra-hook"), Wait: c.Approvals.DefaultTimeout, StateDir: c.StateDir, SharedSocket: c.Listen.Hooks}
 	s.Held = r.Service != nil && r.Service.Manager == ManagerSystemd

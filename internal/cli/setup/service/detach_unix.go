@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// gated starts a program that waits for begin. If the parent ends before that, the program ends,
-// too, so that no unrecorded program runs.
+// gated returns a command whose program starts after begin is called. If the parent ends before
+// that, the command ends, too, so that no unrecorded program runs.
 func gated(program string, args ...string) (cmd *exec.Cmd, begin func() error, err error) {
 	cmd = exec.Command("sh", append([]string{"-c", `read -r go && exec "$0" "$@" </dev/null`, program}, args...)...)
 	in, err := cmd.StdinPipe()
@@ -26,8 +26,8 @@ func gated(program string, args ...string) (cmd *exec.Cmd, begin func() error, e
 // detach gives a program its own session, independent of the terminal.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// terminate asks a process to end in order.
+// terminate requests the orderly end of a process.
 func terminate(p *os.Process) error { return p.Signal(syscall.SIGTERM) }
 
-// alive reports whether there is a process of an id.
+// alive reports whether a process has the pid.
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }

@@ -1,7 +1,7 @@
 // Package service starts palyrad for one user: by the user's service manager (systemd, launchd), or
 // detached with a pid file and a log. It does not write the manager's files; it returns them.
 //
-// systemd holds the port for agents, because Claude Code sends its hooks to an address, and another
+// systemd holds the port for agents. Claude Code sends its hooks to an address, and another
 // program could answer there while palyrad does not run. Without systemd, or on a machine with
 // several users, agents use the command hook over a socket in a private directory. A detached
 // palyrad starts to work after its pid is recorded.
@@ -46,9 +46,9 @@ const (
 // Palyrad is the program to start.
 type Palyrad struct {
 	files.Machine
-	// Manager is one of the managers.
+	// Manager is Systemd, Launchd or Detached.
 	Manager string
-	// Program and Config are absolute.
+	// Program and Config are absolute paths.
 	Program, Config string
 	// Agents is host:port of the listener for agents.
 	Agents string
@@ -121,7 +121,7 @@ func (p Palyrad) session() []string {
 	return list
 }
 
-// Files are the files of the manager.
+// Files returns the files for the manager.
 func (p Palyrad) Files() ([]File, error) {
 	for _, text := range []string{p.Program, p.Config, p.Agents} {
 		if strings.ContainsAny(text, "\n\r\x00") {
@@ -174,13 +174,13 @@ func (p Palyrad) Dirs() []string {
 	return []string{filepath.Join(p.UnitDir(), "default.target.wants"), filepath.Join(p.UnitDir(), "sockets.target.wants")}
 }
 
-// Log is the file of palyrad's log, where it is one.
+// Log returns the file of palyrad's log; with systemd, the log is in systemd's journal instead.
 func (p Palyrad) Log() string { return filepath.Join(p.RunDir, "palyrad.log") }
 
 // PIDFile returns the pid file of a detached palyrad.
 func (p Palyrad) PIDFile() string { return filepath.Join(p.RunDir, "palyrad.pid") }
 
-// LogHint describes how to read its log.
+// LogHint describes how to read palyrad's log.
 func (p Palyrad) LogHint() string {
 	if p.Manager == Systemd {
 		return "journalctl --user -u " + files.ServiceName
@@ -191,8 +191,8 @@ func (p Palyrad) LogHint() string {
 // lastWords bounds the part of the log in an error.
 const lastWords = 1 << 10
 
-// LastWords returns the last lines of the log of a detached palyrad, after an introduction; "" with
-// a service manager, which keeps the log.
+// LastWords returns the last lines of palyrad's log, after an introduction; "" with systemd,
+// which keeps the log itself.
 func (p Palyrad) LastWords() string {
 	text, err := os.ReadFile(p.Log())
 	if p.Manager == Systemd || err != nil {
@@ -210,7 +210,7 @@ func (p Palyrad) Start(ctx context.Context) error {
 		for _, args := range [][]string{
 			{"--user", "daemon-reload"},
 			{"--user", "enable", "palyrad.socket", "palyrad.service"},
-			// The socket first: it cannot be passed to a running palyrad.
+			// The socket starts first, because it cannot be passed to a running palyrad.
 			{"--user", "stop", "palyrad.service"},
 			{"--user", "restart", "palyrad.socket"},
 			{"--user", "start", "palyrad.service"},
@@ -232,7 +232,7 @@ func (p Palyrad) Start(ctx context.Context) error {
 	return p.startDetached()
 }
 
-// Stop stops palyrad, and has the manager forget it. The files are still there.
+// Stop stops palyrad and removes it from the manager. It does not remove the files.
 func (p Palyrad) Stop(ctx context.Context) error {
 	switch p.Manager {
 	case Systemd:

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/tomledit"
 )
 
-// entry is a server as a client's configuration has it, in the words of all of them.
+// entry is a server in a client's configuration. It has the members of all clients.
 type entry struct {
 	Type    string           `json:"type"`
 	Command string           `json:"command"`
@@ -23,7 +23,7 @@ type entry struct {
 	Dir     string           `json:"cwd"`
 	URL     string           `json:"url"`
 	Headers map[string]*text `json:"headers"`
-	// Codex: headers, and the names of variables with their values.
+	// Codex has headers, and names of variables that contain the values.
 	HTTPHeaders   map[string]*text  `json:"http_headers"`
 	TokenVariable string            `json:"bearer_token_env_var"`
 	HeaderEnv     map[string]string `json:"env_http_headers"`
@@ -54,7 +54,7 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// args are the arguments as the program gets them.
+// args returns the arguments that the program receives.
 func (e entry) args() []string {
 	list := make([]string, len(e.Args))
 	for i, arg := range e.Args {
@@ -63,7 +63,7 @@ func (e entry) args() []string {
 	return list
 }
 
-// set are the variables or headers that have a value.
+// set returns the variables or headers that have a value.
 func set(all map[string]*text) map[string]string {
 	values := make(map[string]string, len(all))
 	for name, value := range all {
@@ -74,8 +74,8 @@ func set(all map[string]*text) map[string]string {
 	return values
 }
 
-// place is an entry and its location in the file. why is the reason if it cannot be read; at is
-// empty if that concerns more than one entry.
+// place is an entry and its location in the file. why is the reason if the entry cannot be
+// read; at is empty if the reason concerns more than one entry.
 type place struct {
 	at      []string
 	project string
@@ -83,7 +83,7 @@ type place struct {
 	why     string
 }
 
-// read judges the entries of one file.
+// read reads the entries of one file, and determines the action for each.
 func (t *Taker) read(file files.File, project string) (list []Server) {
 	f, err := edit.Read(file.Path, t.root(file, project))
 	if err != nil {
@@ -173,7 +173,7 @@ func servers(raw json.RawMessage, project string, at ...string) (list []place) {
 	return list
 }
 
-// decodeEntry decodes an entry, or returns why it cannot.
+// decodeEntry decodes an entry; why is the reason if it cannot be decoded.
 func decodeEntry(raw json.RawMessage) (e entry, why string) {
 	if _, ok := object(raw); !ok {
 		return e, "it is not an object"

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// elsewhere is why a command line cannot be moved that does not name its program, "" for
-// one that can.
+// elsewhere returns why a command line cannot be moved. Its command may start an unnamed
+// program, or a server outside of the sandbox. It returns "" if the command line can be moved.
 func elsewhere(argv []string) string {
 	program := programOf(argv[0])
 	options, rest := front(program, argv[1:])
@@ -63,7 +63,7 @@ func nameFor(name string) string {
 	return name
 }
 
-// judge decides what to do with an entry. hosts are the hosts that the user allowed each server.
+// judge determines the action for an entry.
 func judge(agent files.Agent, name string, e entry, t *Taker) Server {
 	s := Server{Agent: string(agent), Entry: name, Name: nameFor(name)}
 	own := strings.TrimSuffix(filepath.Base(e.Command), ".exe") == "palyra" || name == "palyra"

@@ -23,7 +23,7 @@ type Fetched struct {
 	Args    []string
 }
 
-// Installed is the gateway's result of an installation: the result of package.install.
+// Installed is the result of package.install, by which the gateway installs a package.
 type Installed struct {
 	Package struct {
 		Prefix string `json:"prefix"`
@@ -32,7 +32,7 @@ type Installed struct {
 	Programs []string `json:"programs"`
 }
 
-// Declared is the package as a server names it.
+// Declared returns the package in the form of a server's definition.
 func (i Installed) Declared() *palyrav1.UpstreamPackage {
 	return &palyrav1.UpstreamPackage{Prefix: i.Package.Prefix}
 }
@@ -42,8 +42,8 @@ type runner struct {
 	ecosystem string
 	// words follow the program to make it fetch, such as "tool run" of uv.
 	words []string
-	// from are options that name the package if the program is named separately, and silent those
-	// that are irrelevant here.
+	// from are options that name the package if the program is named separately, and silent are
+	// options that are irrelevant here.
 	from, silent []string
 }
 
@@ -71,7 +71,7 @@ func programOf(command string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(program, ".exe"), ".cmd")
 }
 
-// valued are options before the subcommand of a program that have a value.
+// valued has, for each program, the options before the subcommand that have a value.
 var valued = map[string][]string{
 	"uv":   {"--directory", "--project", "--cache-dir", "--config-file", "--color", "--allow-insecure-host", "--python-preference"},
 	"npm":  {"--prefix", "-C", "--registry", "--cache", "--userconfig", "-w", "--workspace", "--loglevel"},
@@ -136,8 +136,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Fetch reads a command line. is reports whether it fetches its program, and why is why
-// that cannot be moved, "" where it can.
+// Fetch reads a command line. is reports whether it fetches its program. why is the reason if
+// the command line cannot be moved, "" if it can.
 func Fetch(argv []string) (f Fetched, why string, is bool) {
 	if len(argv) == 0 {
 		return f, "", false
@@ -210,8 +210,8 @@ func split(ecosystem, spec string) (name, version string) {
 	return spec, ""
 }
 
-// Started returns the command line of the installed program. program is the package's default;
-// programs are all that it has.
+// Started returns the command line of the installed program. program is the package's default
+// program; programs are all programs of the package.
 func (f Fetched) Started(program string, programs []string) (argv []string, why string) {
 	if f.Program != "" {
 		program = f.Program

@@ -1,5 +1,5 @@
-// Package takeover moves MCP servers from the configuration of agents to the gateway. It keeps a
-// record with the original files, so that everything can be undone; a server that the gateway
+// Package takeover moves MCP servers from the configuration of agents to the gateway. It keeps
+// a record with the original files, so that everything can be undone. A server that the gateway
 // cannot start or reach stays in its file.
 //
 // It adds each server to the gateway before it removes the entry from the file.
@@ -184,7 +184,7 @@ func (t *Taker) Take(ctx context.Context, plan []Server, project string) ([]Serv
 	return plan, t.edit(rec, plan, project)
 }
 
-// otherwise returns the reason an equal server earlier in the plan stays in its file, "" if it was
+// otherwise returns why an equal server earlier in the plan stays in its file, "" if it was
 // moved.
 func (t *Taker) otherwise(before []Server, s Server) string {
 	for _, o := range before {

@@ -41,8 +41,8 @@ func (m *Mover) madePath() string   { return m.Path + ".new" }
 // maxRecord bounds the size of a record.
 const maxRecord = 8 << 20
 
-// look reads the configuration and the record; or nil. A configuration that matches
-// neither the state before nor after the import is an error.
+// look reads the configuration and the record, which is nil if none exists. A configuration
+// that matches neither the state before nor after the import is an error.
 func (m *Mover) look() ([]byte, *record, error) {
 	text, err := m.read()
 	if err != nil {
@@ -114,7 +114,7 @@ func (m *Mover) make(text []byte) error {
 	if err != nil {
 		return err
 	}
-	// One that a stop left is of no use.
+	// A file that an interrupted run left is removed.
 	made := m.madePath()
 	if err := removeFile(made); err != nil {
 		return err

@@ -27,7 +27,7 @@ type Vault interface {
 	// Get returns the metadata of a secret; nil if it does not exist.
 	Get(ctx context.Context, ref string) (*palyrav1.Secret, error)
 	Put(ctx context.Context, req *palyrav1.PutSecretRequest) error
-	// Reveal is the newest value, which the caller clears.
+	// Reveal returns the newest value, which the caller must clear.
 	Reveal(ctx context.Context, ref string) ([]byte, error)
 	Remove(ctx context.Context, ref string) error
 }
@@ -35,14 +35,15 @@ type Vault interface {
 // Mover moves the secrets of one configuration file. All fields but Reached are
 // required.
 type Mover struct {
-	// Path is the file, no link.
+	// Path is the file, which must not be a link.
 	Path string
 	// Load reads the file as palyrad would.
 	Load  func() (*config.Config, error)
 	Vault Vault
 	// Started is when palyrad began to run.
 	Started time.Time
-	// Reached is called at each step; an error interrupts there. It may be nil.
+	// Reached is called at each step. If it returns an error, the operation stops at that step. It
+	// may be nil.
 	Reached func(step string) error
 }
 
@@ -51,9 +52,9 @@ type Moved struct {
 	Ref string `json:"ref"`
 	// From names the tables, such as "secrets.github" and "models.claude".
 	From []string `json:"from"`
-	// File holds the value.
+	// File is the file with the value.
 	File string `json:"file"`
-	// Model is that it is the key of a model, which travels nowhere else.
+	// Model is true for the API key of a model, which is sent nowhere else.
 	Model  bool     `json:"model,omitempty"`
 	Hosts  []string `json:"hosts,omitempty"`
 	Header string   `json:"header,omitempty"`
@@ -211,7 +212,7 @@ func (m *Mover) prepare(ctx context.Context, text []byte) (list []Moved, edited 
 	return list, edited, fresh, together(wrong)
 }
 
-// together is one error of many, with the code and remedy of the first.
+// together combines errors into one, with the code and remedy of the first.
 func together(list []error) error {
 	if len(list) < 2 {
 		return errors.Join(list...)
@@ -227,8 +228,8 @@ func together(list []error) error {
 	return out
 }
 
-// compare reports whether the vault has a secret as the configuration has it. That it
-// has another of this name is an error.
+// compare reports whether the vault has a secret with the value and metadata of the
+// configuration. A secret of the same name that differs is an error.
 func (m *Mover) compare(ctx context.Context, one Moved) (bool, error) {
 	value, err := one.value()
 	if err != nil {
@@ -302,7 +303,7 @@ func (m *Mover) put(ctx context.Context, rec *record, one Moved) error {
 	return m.reached("put " + one.Name())
 }
 
-// swap replaces the configuration with the digest was by the new one.
+// swap replaces the configuration, whose digest must be was, with the new one.
 func (m *Mover) swap(was string) error {
 	now, err := m.read()
 	if err != nil {
