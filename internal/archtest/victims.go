@@ -13,7 +13,7 @@ import (
 // machine are the directories that a test must not change.
 var machine = []string{"etc", "usr", "bin", "sbin", "lib", "lib64", "root", "home", "boot", "opt", "srv", "var", "sys", "run", "proc", "dev"}
 
-// harmless are the places in them that every user may write to.
+// harmless matches the paths in these directories that every user may write to.
 var harmless = regexp.MustCompile(`^/(?:var/tmp|run/user|dev/(?:null|zero|full|tty|ptmx|pts|shm|fd|stdin|stdout|stderr|tcp|udp)|proc/(?:self|thread-self))(?:/|$)`)
 
 var (

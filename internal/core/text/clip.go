@@ -22,7 +22,7 @@ func Clip(text string, most int) string {
 	return strings.Clone(text[:most])
 }
 
-// Ellipsis is To, with three dots behind a text that was cut.
+// Ellipsis is Clip, with three dots appended to a text that was cut.
 func Ellipsis(text string, most int) string {
 	if len(text) <= most {
 		return text

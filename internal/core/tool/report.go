@@ -31,7 +31,7 @@ type Report struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Remedy  string `json:"remedy,omitempty"`
-	// Cause is the error behind the reason INTERNAL. It is for the log alone.
+	// Cause is the error behind the reason INTERNAL. It is only for the log.
 	Cause error `json:"-"`
 	// Result is the canonical JSON that the client receives, byte for byte.
 	Result json.RawMessage `json:"-"`
@@ -45,8 +45,8 @@ type Report struct {
 	Files []FileChange `json:"files,omitempty"`
 	// Changes is the outcome of the call's writes to its copy of a workspace, nil without a copy.
 	Changes *Changes `json:"changes,omitempty"`
-	// Violations are system calls that the sandbox denied, the first of them;
-	// ViolationsMissed counts the others.
+	// Violations are the first system calls that the sandbox denied; ViolationsMissed counts the
+	// others.
 	Violations       []Violation `json:"violations,omitempty"`
 	ViolationsMissed int         `json:"violations_missed,omitempty"`
 	// Grants lists the grants that a guest used, and the operations that it attempted without a
@@ -76,16 +76,16 @@ type ExecutorInfo struct {
 	Instance string `json:"instance,omitempty"`
 }
 
-// Enforcement is the isolation level asked for and reached.
+// Enforcement is the requested and the applied isolation level.
 type Enforcement struct {
-	// Level is the one word of the sources: none, preflight, strict.
+	// Level is none, preflight or strict.
 	Level      string   `json:"level"`
 	Requested  []string `json:"requested"`
 	Applied    []string `json:"applied"`
 	Downgrades []string `json:"downgrades"`
 }
 
-// Unenforced is the enforcement of a call that ran in no sandbox, or did not run yet.
+// Unenforced returns the enforcement of a call that ran without a sandbox, or did not run yet.
 func Unenforced() Enforcement {
 	return Enforcement{Level: "none", Requested: []string{}, Applied: []string{}, Downgrades: []string{}}
 }
@@ -102,7 +102,7 @@ type Changes struct {
 	Deleted   int      `json:"deleted"`
 	Bytes     int64    `json:"bytes"`
 	Protected []string `json:"protected,omitempty"`
-	// ApprovalID and GrantID name the answer that allowed the commit.
+	// ApprovalID and GrantID identify the answer that allowed the commit.
 	ApprovalID string `json:"approval_id,omitempty"`
 	GrantID    string `json:"grant_id,omitempty"`
 	// Reason and Message explain why a change set was not committed.
@@ -119,11 +119,11 @@ const (
 	Committed  ChangeState = "committed"
 	Discarded  ChangeState = "discarded"  // not allowed, not answered in time, or the run failed
 	Conflicted ChangeState = "conflicted" // the workspace was changed meanwhile; nothing was applied
-	DryRun     ChangeState = "dry_run"    // the caller asked for no commit
+	DryRun     ChangeState = "dry_run"    // the caller requested no commit
 )
 
-// Violation is one system call that the sandbox denied. Arguments are those in
-// registers; memory that they point to is never looked at.
+// Violation is one system call that the sandbox denied. Arguments are the values in registers;
+// the memory that they point to is never read.
 type Violation struct {
 	At      time.Time `json:"at"`
 	Syscall string    `json:"syscall"`
@@ -140,10 +140,10 @@ type Violation struct {
 type GrantUse struct {
 	// Kind is http, secret, storage, channel, clock or random.
 	Kind string `json:"kind"`
-	// Name is that in the manifest of the skill; "" for what no handle was for.
+	// Name is the name in the manifest of the skill; "" for operations without a handle.
 	Name string `json:"name"`
 	Uses int    `json:"uses"`
-	// Refused counts the operations without a grant, or refused.
+	// Refused counts the operations that had no grant or were refused.
 	Refused int `json:"refused,omitempty"`
 }
 
