@@ -17,7 +17,7 @@ import (
 	"palyra/internal/evidence/dsse"
 )
 
-// MaxEnvelope is the largest envelope that is read: 8 MiB.
+// MaxEnvelope is the maximum size of an envelope: 8 MiB.
 const MaxEnvelope = 8 << 20
 
 // Verified is an attestation with a verified signature and form.
@@ -26,7 +26,7 @@ type Verified struct {
 	// Predicate is the predicate of the statement.
 	Predicate Predicate
 	KeyID     string
-	// Certificate is the certificate of the notary.
+	// Certificate is the certificate of the notary that was valid at the time of the signature.
 	Certificate *x509.Certificate
 	// SHA256 is the lower-case hex digest of the envelope as received.
 	SHA256 string
