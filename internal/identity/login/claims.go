@@ -168,7 +168,7 @@ func (s *Service) person(subject string, c Claims) (vouched, error) {
 		return v, refused("the claim %s is %q, which is not a valid name of a member: 1 to 63 of a-z, 0-9, '.', '_', '-'", s.UsernameClaim, text.Ellipsis(v.name, maxName)).
 			WithRemedy("An administrator chooses another claim for oidc.username_claim, or sets oidc.username_domain for names such as ann@example.com.")
 	}
-	// Distributed claims, OpenID Connect Core 1.0, section 5.6.2.
+	// Distributed claims: OpenID Connect Core 1.0, section 5.6.2.
 	var elsewhere map[string]string
 	if json.Unmarshal(c["_claim_names"], &elsewhere) == nil && elsewhere[s.GroupsClaim] != "" {
 		return v, refused("the identity provider does not put the groups of %s into the ID token: there are too many", v.name).
