@@ -268,8 +268,8 @@ func (s *Service) alarmed(d Device) bool {
 	return !d.OldKeyAt.IsZero() && s.now().Sub(d.OldKeyAt) < alarmEvery
 }
 
-// OldKeys returns the devices whose replaced key was used in the last seven days, as visible to
-// a principal: its own and its agents' devices, and all devices for an owner.
+// OldKeys returns the devices whose replaced key was used in the last seven days. A principal
+// gets its own and its agents' devices, and an owner gets all devices.
 func (s *Service) OldKeys(p access.Principal) []Device {
 	m, known := s.registry.Active(p)
 	since := s.now().Add(-noticePeriod)

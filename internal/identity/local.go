@@ -21,9 +21,9 @@ type LocalConfig struct {
 
 // Start creates the local operator on the first start (the member user:local with the role
 // owner, and its device) and reissues its certificate on every start. It issues nothing if the
-// local device was revoked, if its member is disabled, or if the bundle names a key stored
-// elsewhere that is not the device's key. ok is then false, and the remedy is `palyrad operator
-// bundle local`.
+// local device was revoked, or if its member is disabled. It also issues nothing if the bundle
+// names a key stored elsewhere that is not the device's key. ok is then false, and the remedy
+// is `palyrad operator bundle local`.
 func (s *Service) Start(ctx context.Context, c LocalConfig) (dev Device, ok bool, err error) {
 	dev, ok, err = s.start(ctx, c)
 	if err != nil {

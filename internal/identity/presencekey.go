@@ -158,8 +158,8 @@ func (s *Service) changePresence(ctx context.Context, deviceID string, change fu
 }
 
 // PresenceKeys returns the devices whose presence key was registered or removed in the last
-// seven days, or waits for a confirmation, as visible to a principal: its own devices, and all
-// devices for an owner.
+// seven days, or waits for a confirmation. A principal gets its own devices, and an owner gets
+// all devices.
 func (s *Service) PresenceKeys(p access.Principal) []Device {
 	m, known := s.registry.Active(p)
 	since := s.now().Add(-noticePeriod)

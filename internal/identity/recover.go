@@ -144,8 +144,7 @@ func (s *Service) named(name string) (m access.Member, known bool, err error) {
 }
 
 // Added returns the devices, newest last, that the gateway's host added to a member in the last
-// seven days, as visible to a principal: its own and its agents' devices, and all devices for
-// an owner.
+// seven days. A principal gets its own and its agents' devices, and an owner gets all devices.
 func (s *Service) Added(p access.Principal) []Device {
 	m, known := s.registry.Active(p)
 	since := s.now().Add(-noticePeriod)

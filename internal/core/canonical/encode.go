@@ -325,8 +325,8 @@ func (e *encoder) shape(v reflect.Value) bool {
 	return true
 }
 
-// shaped reports whether the Shape of a type is its own encoding. With an embedded Shaped
-// struct, the type may inherit only one of the two methods.
+// shaped reports whether a type defines its own Shape. A type that embeds a Shaped struct could
+// inherit the Shape of that struct.
 func shaped(t reflect.Type) bool {
 	if !t.Implements(shapedType) {
 		return false

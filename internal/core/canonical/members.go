@@ -28,7 +28,7 @@ func structEncode(t reflect.Type) encode {
 	slices.SortFunc(fields, func(a, b field) int { return bytes.Compare(unquoted(a), unquoted(b)) })
 	for i := 1; i < len(fields); i++ {
 		if bytes.Equal(fields[i-1].name, fields[i].name) {
-			return giveUp // the rules for hidden fields are encoding/json's
+			return giveUp // one field hides the other, or they hide each other
 		}
 	}
 	return func(e *encoder, v reflect.Value) bool {
@@ -123,7 +123,7 @@ func memberOf(sf reflect.StructField, name, options string) (f field, ok bool) {
 }
 
 // zeroOf returns the function that reports whether a value is zero. It returns nil for types
-// whose IsZero method needs an address or may not be called on nil.
+// whose IsZero method encoding/json calls by other rules.
 func zeroOf(t reflect.Type) func(reflect.Value) bool {
 	switch {
 	case t == timeType:

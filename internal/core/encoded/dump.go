@@ -141,8 +141,9 @@ func parseDumpLine(text []byte, start, end int) (line dumpLine, ok bool) {
 	return line, line.size > 0
 }
 
-// padded reports whether a text has, after a gap, a group that is shorter than the first group
-// by as many digits as the gap is wider: xxd -e aligns its last group to the right.
+// padded reports whether a text has, after a gap, a group with fewer digits than the first
+// group, whose missing digits equal the additional width of the gap. xxd -e aligns its last
+// group to the right.
 func (l *dumpLine) padded(text []byte, wider, gap int) bool {
 	digits := hexRun(text[gap:])
 	return digits > 0 && digits+wider == l.groups[0].len()

@@ -1,6 +1,6 @@
-// Package text formats short texts in messages, prompts and records: it clips them between two
-// characters, quotes them for a shell, makes invisible characters visible, folds the case of paths,
-// finds the most similar name, and forms plurals.
+// Package text formats short texts in messages, prompts and records. It clips them between two
+// characters, quotes them for a shell, makes invisible characters visible, folds the case of
+// paths, finds the most similar name, and forms plurals.
 package text
 
 import (

@@ -116,9 +116,9 @@ func member(object map[string]any, name string) any {
 }
 
 // Keep restores the redacted values in edited arguments. Values that were not displayed to the
-// editor stay unchanged: if was has a redacted value or a placeholder of a secret, is must have the
-// same value or omit the member, and neither may appear anywhere else. refused lists the pointers
-// that violate this.
+// editor must stay unchanged: if was has a redacted value or a placeholder of a secret, is must
+// have the same value or omit the member. Neither may appear anywhere else. refused lists the
+// pointers that violate this.
 func Keep(was, is json.RawMessage, secretPaths []string, placeholder func(string) bool) (kept json.RawMessage, refused []string, err error) {
 	shown, _, err := redact(was, secretPaths)
 	if err != nil {

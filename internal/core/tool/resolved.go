@@ -13,7 +13,7 @@ type Resolved struct {
 	Act string `json:"act"`
 	// Places are the affected files or directories, as absolute paths of the machine.
 	Places []string `json:"places"`
-	// What has the other properties of the effect; its members depend on the tool.
+	// The other properties of the effect; the members depend on the tool.
 	What map[string]any `json:"what"`
 }
 

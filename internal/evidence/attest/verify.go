@@ -41,11 +41,11 @@ func (v Verified) CheckResult(result []byte) error {
 	return nil
 }
 
-// Verify checks one envelope against an exported key set, offline. It is strict and rejects
-// unknown members, other payload or predicate types, more than one signature, a chain that does
-// not lead to the set's root, a time outside the certificates' validity or after the key's
-// retirement, and inconsistent parts. The error has the reason VerificationFailed and describes
-// the fault.
+// Verify checks one envelope against an exported key set, offline. It is strict: it rejects
+// unknown members, other payload or predicate types, more than one signature, and inconsistent
+// parts. It also rejects a chain that does not lead to the set's root, and a time outside the
+// certificates' validity or after the key's retirement. The error has the reason
+// VerificationFailed and describes the fault.
 func Verify(envelope []byte, keys KeySet) (Verified, error) {
 	v, err := NewVerifier(keys)
 	if err != nil {

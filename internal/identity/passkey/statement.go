@@ -35,7 +35,7 @@ type Change struct {
 	Gateway string `json:"gateway"`
 	// By is the member whose passkey signs.
 	By string `json:"by"`
-	// What is the action on Credential, "confirm" or "remove". Credential has the form of Text.
+	// The action on Credential: "confirm" or "remove". Credential has the form of Text.
 	What       string `json:"what"`
 	Credential string `json:"credential"`
 	Nonce      []byte `json:"nonce"`
