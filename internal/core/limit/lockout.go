@@ -86,7 +86,7 @@ func NewLockout(b Backoff) (*Lockout, error) {
 // Try begins an attempt of a key. If the key is locked, it returns false and the remaining time
 // of the lock, and the caller MUST NOT evaluate the attempt. An attempt counts as a failure
 // from its start, so that concurrent attempts permit no more guesses than sequential ones.
-// Succeeded removes that failure.
+// Succeeded clears the failures of the key.
 func (l *Lockout) Try(key string) (ok bool, retryAfter time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
