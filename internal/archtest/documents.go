@@ -73,7 +73,8 @@ func CheckDocuments(root string) ([]string, error) {
 	return problems, nil
 }
 
-// size checks the number and the width of the lines. Specifications in docs/format have any number.
+// size checks the number and the width of the lines. Specifications in docs/format may have any
+// number of lines.
 func (d document) size() []string {
 	var problems []string
 	bound, known := longGuides[d.name]

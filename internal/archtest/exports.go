@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// MaxExports is the highest number of names that a package may export, without methods and fields,
-// and the reason.
+// MaxExports maps a package to the highest number of names that it may export, without methods
+// and fields, and to the reason.
 var MaxExports = map[string]struct {
 	Names int
 	Why   string

@@ -9,11 +9,11 @@ import (
 // run in parallel.
 const notParallel = "Not parallel:"
 
-// CheckParallel finds top-level tests that neither call t.Parallel nor give a reason. The call must
-// be a statement of the test's own body, not of a branch, a subtest or a helper, so that it is
-// visible and a changed helper cannot remove it. It may follow other statements, which run before
-// any parallel test of the package starts. The reason is a line "Not parallel: reason" in the doc
-// comment. TestMain, benchmarks and fuzz targets are exempt.
+// CheckParallel finds top-level tests that neither call t.Parallel nor give a reason. The call
+// must be a statement of the test's own body, not of a branch, a subtest or a helper: it is
+// then visible, and a changed helper cannot remove it. It may follow other statements, which
+// run before any parallel test of the package starts. The reason is a line "Not parallel:
+// reason" in the doc comment. TestMain, benchmarks and fuzz targets are exempt.
 func CheckParallel(t *Tree) []Finding {
 	var out []Finding
 	t.forEachFile(true, func(_ *Package, f *File) {

@@ -13,7 +13,7 @@ import (
 // machine are the directories that a test must not change.
 var machine = []string{"etc", "usr", "bin", "sbin", "lib", "lib64", "root", "home", "boot", "opt", "srv", "var", "sys", "run", "proc", "dev"}
 
-// harmless are the places in them that every user may write to.
+// harmless matches the paths in these directories that every user may write to.
 var harmless = regexp.MustCompile(`^/(?:var/tmp|run/user|dev/(?:null|zero|full|tty|ptmx|pts|shm|fd|stdin|stdout|stderr|tcp|udp)|proc/(?:self|thread-self))(?:/|$)`)
 
 var (
@@ -48,10 +48,10 @@ var Victims = map[string]string{
 	"test/attack/catalogue_files_test.go: fileRows":                       "FS-02 opens the file of passwords for reading and closes it",
 }
 
-// CheckVictims finds tests that could write a file of the machine: it is the target of a link, an
-// argument of a call that changes files, or a file that a script writes. Tests run as root; one of
-// them linked to the password file and then overwrote it by name. A test MUST create the files that
-// it changes.
+// CheckVictims finds tests that could write a file of the machine. Such a file is the target of
+// a link, an argument of a call that changes files, or a file that a script writes. Tests run
+// as root: a test that links to the password file and then writes to the link would overwrite
+// it. A test MUST create the files that it changes.
 func CheckVictims(t *Tree) []Finding { return victims(t, Victims) }
 
 func victims(t *Tree, allowed map[string]string) []Finding {

@@ -28,8 +28,8 @@ type presented struct {
 	leaf *x509.Certificate
 }
 
-// Allow is the check of every handshake, for ca.Authority.ServerTLS. An agent without its owner's
-// consent is accepted, so that it receives the reason: Authenticate refuses each request.
+// Allow checks every handshake, for ca.Authority.ServerTLS. It accepts an agent without its
+// owner's consent, so that the agent receives the reason: Authenticate refuses each request.
 func (s *Service) Allow(chain []*x509.Certificate) error {
 	who, err := s.verify(chain)
 	if err != nil {
@@ -41,9 +41,9 @@ func (s *Service) Allow(chain []*x509.Certificate) error {
 	return letIn(s.callerOf(who))
 }
 
-// letIn accepts a replaced key in the handshake. Only a completed handshake proves that the peer
-// holds the key: the peer can then receive the remedy, and the use of the key is reported as an
-// alarm. Each request is refused.
+// letIn accepts a replaced key in the handshake. Only a completed handshake proves that the
+// peer holds the key. The peer can then receive the remedy, and the use of the key is reported
+// as an alarm. Each request is refused.
 func letIn(_ access.Caller, err error) error {
 	if reason.Of(err) == reason.KeyReplaced {
 		return nil
@@ -51,13 +51,13 @@ func letIn(_ access.Caller, err error) error {
 	return err
 }
 
-// Authenticate maps a client's certificate chain to its caller. The certificate MUST lead to the
-// gateway's root and be valid now. The device must be known and not revoked, and the member not
-// disabled; the same holds for an agent's owner, who must also have consented to the agent. It is
-// called for each request, so that a long-lived connection ends with its certificate. Its errors
-// have the reason Unauthenticated.
+// Authenticate returns the caller of a client's certificate chain. The certificate MUST lead to
+// the gateway's root and be valid now. The device must be known and not revoked, and the member
+// not disabled. An agent's owner must not be disabled, and must have consented to the agent.
+// Authenticate is called for each request, so that a long-lived connection ends with its
+// certificate. Its errors have the reason Unauthenticated, or KeyReplaced for a replaced key.
 //
-// The API sets Surface, and Present is false: a certificate proves a key, not a person.
+// The API sets Surface. Present is false, because a certificate proves a key, not a person.
 func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error) {
 	who, err := s.verify(chain)
 	if err != nil {
@@ -71,10 +71,10 @@ func (s *Service) AllowExpired(chain []*x509.Certificate) error {
 	return letIn(s.AuthenticateExpired(chain))
 }
 
-// AuthenticateExpired maps the chain of a certificate that expired at most ca.RenewableFor ago to
-// the caller, who may only renew it. The requirements of Authenticate apply except the validity in
-// time. In addition, no newer key of the device may have been used, so that a replaced key cannot
-// be renewed.
+// AuthenticateExpired returns the caller of the chain of a certificate that expired at most
+// ca.RenewableFor ago. The caller may only renew it. The requirements of Authenticate apply,
+// except the validity in time. In addition, no newer key of the device may have been used, so
+// that a replaced key cannot be renewed.
 func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error) {
 	who, err := s.verifyExpired(chain)
 	if err != nil {
@@ -94,8 +94,9 @@ func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller,
 // localBack is the remedy for the local operator.
 const localBack = "Stop palyrad, run `palyrad operator bundle local --out DIR` on its host, and start it again."
 
-// AuthenticateHost returns the local operator as a caller without its key, for a connection whose
-// process the system identifies. It depends on the local device, and is not paired.
+// AuthenticateHost returns the local operator as a caller without its key, for a connection
+// whose process the system identifies. It requires the local device, and the caller is not
+// paired.
 func (s *Service) AuthenticateHost() (access.Caller, error) {
 	dev, found := s.localDevice()
 	if !found {
@@ -119,10 +120,10 @@ func (s *Service) AuthenticateHost() (access.Caller, error) {
 	return c, nil
 }
 
-// SessionCaller returns the caller of a session that a device started: the current state of the
-// device's member, without a key of the device. A session that the local operator started over the
-// socket depends on the access over the socket. SessionCaller leaves Surface and Paired to the
-// owner of the session.
+// SessionCaller returns the caller of a session that a device started, with the current state
+// of the device's member, and without requiring a key of the device. A session that the local
+// operator started over the socket requires that the socket still gives access. The owner of
+// the session sets Surface and Paired.
 func (s *Service) SessionCaller(deviceID string, over access.Transport) (access.Caller, error) {
 	if over == access.TransportSocket {
 		c, err := s.AuthenticateHost()
@@ -141,8 +142,8 @@ func (s *Service) SessionCaller(deviceID string, over access.Transport) (access.
 }
 
 // AuthenticateAgent returns an agent of the local operator as the caller of its hook, for a
-// connection whose process belongs to the local operator according to the system. It may only
-// report the agent's actions, which is less than any process with that uid can do.
+// connection whose process belongs to the local operator according to the system. The caller
+// may only report the agent's actions, which is less than any process with that uid can do.
 func (s *Service) AuthenticateAgent(name string) (access.Caller, error) {
 	dev, found := s.localDevice()
 	if !found {
@@ -166,9 +167,10 @@ func (s *Service) AuthenticateAgent(name string) (access.Caller, error) {
 	return c, nil
 }
 
-// Stands returns the reason why a caller with a device, or over the local operator's socket, must
-// stop: its device was revoked, its member was disabled, or its permissions were reduced. Its
-// errors have the reason Unauthenticated. Replacing a key does not end the work started with it.
+// Stands returns the reason why a caller with a device, or over the local operator's socket,
+// must stop. Its device was revoked, its member was disabled, or its permissions were reduced.
+// Its errors have the reason Unauthenticated. Replacing a key does not end the work started
+// with it.
 func (s *Service) Stands(c access.Caller) error {
 	var now access.Caller
 	var err error
@@ -209,9 +211,9 @@ func (s *Service) caller(dev Device) (access.Caller, error) {
 	return c, nil
 }
 
-// verify verifies a certificate, or uses the result for the same bytes: verifying two signatures
-// costs far more than hashing the bytes. Validity in time is checked against the clock in both
-// cases.
+// verify verifies a certificate, or reuses the result for the same bytes: verifying two
+// signatures costs far more than hashing the bytes. It checks the validity in time against the
+// clock in both cases.
 func (s *Service) verify(chain []*x509.Certificate) (presented, error) {
 	if len(chain) == 0 {
 		return presented{}, reason.Errorf(reason.Unauthenticated, "there is no client certificate")

@@ -23,7 +23,7 @@ import (
 	"palyra/internal/identity/keptkey"
 )
 
-// The files of a credential bundle; curl and grpcurl take the first three.
+// The files of a credential bundle; curl and grpcurl use the first three.
 const (
 	rootFile     = "ca.pem"
 	certFile     = CredentialFile
@@ -33,28 +33,28 @@ const (
 	loginFile = "login"
 )
 
-// CredentialFile contains a bundle's key and certificates, and is replaced together with them.
+// CredentialFile contains a bundle's key and certificates, which are replaced together.
 const CredentialFile = "cert.pem"
 
-// Bundle is a credential: the data with which a client reaches one gateway as one device. It prints
-// without its key.
+// Bundle is a credential: the data with which a client connects to one gateway as one device.
+// Its text form does not contain the key.
 type Bundle struct {
 	Root  *x509.Certificate
 	Chain []*x509.Certificate
 	Key   crypto.Signer
-	// Kept is the location of the key if the bundle does not contain it, else nil. Key is then
-	// locked until it is replaced by the unlocked one.
+	// Kept is the location of the key if the bundle does not contain the key, else nil. Key is
+	// then locked until it is replaced by the unlocked key.
 	Kept *keptkey.Kept
 	// Token is an API token in place of Chain and Key; "" for a device.
 	Token string
 	// Login means that the certificate belongs to a login session, which is not renewed.
 	Login bool
-	// Address is host:port, ServerName the name in the server's certificate.
+	// Address is host:port; ServerName is the name in the server's certificate.
 	Address    string
 	ServerName string
 }
 
-// String names the bundle's identity.
+// String returns the kind of the bundle and its identity, without the key.
 func (b Bundle) String() string {
 	if b.Token != "" {
 		return "credential bundle of an API token"
@@ -65,16 +65,16 @@ func (b Bundle) String() string {
 	return "credential bundle of " + b.Chain[0].URIs[0].String()
 }
 
-// GoString and LogValue keep the key out of debug output and logs.
+// GoString omits the key from debug output.
 func (b Bundle) GoString() string { return b.String() }
 
-// LogValue is for slog.
+// LogValue omits the key from logs.
 func (b Bundle) LogValue() slog.Value { return slog.StringValue(b.String()) }
 
-// NotAfter returns the time at which the bundle's certificate ends.
+// NotAfter returns the time at which the bundle's certificate expires.
 func (b Bundle) NotAfter() time.Time { return b.Chain[0].NotAfter }
 
-// RenewAt returns the time at which two thirds of the certificate's life are over.
+// RenewAt returns the time at which two thirds of the certificate's lifetime are over.
 func (b Bundle) RenewAt() time.Time {
 	c := b.Chain[0]
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
@@ -89,9 +89,9 @@ func NewKey() (crypto.Signer, error) {
 	return key, nil
 }
 
-// BundleKey returns the private key in dir, or creates a P-256 key there. It is the first step to a
-// new bundle: the key remains in dir, and a request created with Request is sent to the gateway.
-// RenewBundle creates the next key of an existing bundle.
+// BundleKey returns the private key in dir, or creates a P-256 key there. It is the first step
+// to a new bundle: the key remains in dir, and the client sends a request created with Request
+// to the gateway. RenewBundle creates the next key of an existing bundle.
 func BundleKey(dir string) (crypto.Signer, error) {
 	if err := keyfile.MakeDir(dir); err != nil {
 		return nil, fmt.Errorf("making credential bundle: %w", err)
@@ -121,10 +121,10 @@ func Request(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}), nil
 }
 
-// WriteBundle writes the bundle's files into dir, each with mode 0600. The key and its certificates
-// are one file, cert.pem, which is written last and replaced by one rename: an interruption leaves
-// a working credential. key.pem is another name of that file, for programs that expect two. A key
-// stored elsewhere is not written.
+// WriteBundle writes the bundle's files into dir, each with mode 0600. The key and its
+// certificates are in one file, cert.pem. It is written last and replaced by one rename, so
+// that an interruption leaves a working credential. key.pem is another name of that file, for
+// programs that expect two files. A key stored elsewhere is not written.
 func WriteBundle(dir string, b Bundle) error { return writeBundle(dir, b, func(string) {}) }
 
 // writeBundle calls reached for each written file.
@@ -165,8 +165,8 @@ func writeBundle(dir string, b Bundle, reached func(step string)) error {
 	return nil
 }
 
-// WriteLogin replaces the content of dir by the bundle of a session. An interruption leaves no
-// bundle and requires a new login.
+// WriteLogin replaces the content of dir by the bundle of a login session. An interruption may
+// leave no bundle, which requires a new login.
 func WriteLogin(dir string, b Bundle) error {
 	made := dir + ".new"
 	if err := errors.Join(os.RemoveAll(made), WriteBundle(made, b)); err != nil {
@@ -181,7 +181,8 @@ func WriteLogin(dir string, b Bundle) error {
 	return nil
 }
 
-// IsLogin reports whether a directory contains the bundle of a session, even a damaged one.
+// IsLogin reports whether a directory contains the bundle of a login session, even a damaged
+// one.
 func IsLogin(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, loginFile))
 	return err == nil
@@ -234,8 +235,8 @@ func readBundle(dir string) (Bundle, error) {
 	return b, nil
 }
 
-// readKey finds a key that is not in the file of the certificates: in a separate file, as older
-// releases wrote it, or stored elsewhere.
+// readKey finds a key that is not in the file of the certificates. The key may be in a separate
+// file, as older releases wrote it, or stored elsewhere.
 func (b *Bundle) readKey(dir string) error {
 	key, _, err := readCredential(filepath.Join(dir, keyName))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) || key != nil {
@@ -339,8 +340,8 @@ func readCredential(path string) (crypto.Signer, []*x509.Certificate, error) {
 	return key, chain, nil
 }
 
-// readChain reads certificates. They are public, but write access to them could redirect the
-// client, so the same modes are required.
+// readChain reads certificates. They are public, but a person who can change them could
+// redirect the client. The same modes are therefore required.
 func readChain(path string) ([]*x509.Certificate, error) {
 	text, err := keyfile.Read(path)
 	if err != nil {
@@ -361,7 +362,7 @@ func certificates(list ...*x509.Certificate) []byte {
 	return text
 }
 
-// tlsCertificate is the bundle's credential in the form of crypto/tls.
+// tlsCertificate returns the bundle's credential as a tls.Certificate.
 func (b Bundle) tlsCertificate() *tls.Certificate {
 	c := &tls.Certificate{PrivateKey: b.Key, Leaf: b.Chain[0]}
 	for _, link := range b.Chain {
@@ -370,7 +371,7 @@ func (b Bundle) tlsCertificate() *tls.Certificate {
 	return c
 }
 
-// ClientTLS returns the TLS settings of a client that holds this bundle.
+// ClientTLS returns the TLS configuration of a client with this bundle.
 func (b Bundle) ClientTLS() *tls.Config {
 	if b.Token != "" {
 		return ca.ClientTLS(b.Root, b.ServerName, nil)

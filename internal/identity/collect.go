@@ -11,10 +11,10 @@ import (
 	"palyra/internal/core/provenance"
 )
 
-// Collect returns another certificate for the device with which actor added m, if its key signed
-// csr and was never used. The change that added m may have been applied after its requester
-// disconnected, and the first certificate was lost with the answer. It is false for every other
-// member: AddMember then returns why it cannot be added.
+// Collect issues another certificate for the device with which actor added m, if the device's
+// key signed csr and was never used. It serves a requester that disconnected before the change
+// was applied, so that the first certificate was lost with the response. It returns false for
+// every other member; AddMember then returns the error.
 //
 // It grants no permission: the device already has the key, and could renew its certificate.
 func (s *Service) Collect(ctx context.Context, actor access.Principal, m access.Member, csr []byte) (Admission, bool, error) {
@@ -30,15 +30,15 @@ func (s *Service) Collect(ctx context.Context, actor access.Principal, m access.
 	return Admission{Member: was, Device: dev, Certificate: cert}, true, err
 }
 
-// added reports whether actor made a member.
+// added reports whether actor added a member.
 func (s *Service) added(actor, member access.Principal) bool {
 	return slices.ContainsFunc(s.History(), func(a provenance.Act) bool {
 		return a.Member == member && a.Kind == provenance.Made && slices.Contains(a.By, actor)
 	})
 }
 
-// unused is the device of a member whose only key is the given one, which is valid and was
-// never used.
+// unused returns the device of a member whose only key is the given one, if the key is valid
+// and was never used.
 func (s *Service) unused(member access.Principal, key string) (Device, bool) {
 	now := s.now()
 	for _, d := range s.Devices() {
@@ -49,7 +49,7 @@ func (s *Service) unused(member access.Principal, key string) (Device, bool) {
 	return Device{}, false
 }
 
-// keyOfRequest is the digest of the key of a certificate request (PEM), "" for a request
+// keyOfRequest returns the digest of the key of a certificate request (PEM), "" for a request
 // that does not parse.
 func keyOfRequest(request []byte) string {
 	block, _ := pem.Decode(request)

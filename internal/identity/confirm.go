@@ -20,8 +20,8 @@ func (s *Service) History() provenance.History {
 	return slices.Clone(s.history)
 }
 
-// acts returns the acts of a change on members (provenance.Table). Renewing, renaming or revoking a
-// member is not an act: none of these gives a key to another holder.
+// acts returns the acts of a change on members (provenance.Table). Renewing, renaming or
+// revoking is not an act, because it gives no key to another holder.
 func (s *Service) acts(actor access.Principal, c Change) (acts provenance.History) {
 	by := s.authors(actor)
 	add := func(kind provenance.Kind, p access.Principal) {
@@ -39,16 +39,16 @@ func (s *Service) acts(actor access.Principal, c Change) (acts provenance.Histor
 	}
 	for _, d := range c.NewDevices {
 		if d.Session() {
-			continue // like a renewal: the provider's user already has it
+			continue // like a renewal: the user of the identity provider already has access
 		}
 		add(provenance.DeviceGiven, d.Principal)
 	}
 	return acts
 }
 
-// authors returns the possible authors behind an actor. An act on the gateway's host could come
-// from every member that holds a device there. An act of the identity provider has no author: the
-// administrator of the host chose the provider.
+// authors returns the possible authors of an act by an actor. An act on the gateway's host
+// could come from every member that holds a device there. An act of the identity provider has
+// no author, because the administrator of the host chose the provider.
 func (s *Service) authors(actor access.Principal) []access.Principal {
 	switch actor {
 	case Daemon():
@@ -66,9 +66,10 @@ func (s *Service) authors(actor access.Principal) []access.Principal {
 	return holders
 }
 
-// ConfirmMember confirms the identity of a member, so that it counts as independent again for
-// everyone except those who control the actor. The daemon as the actor is the administrator of the
-// gateway's host, whose confirmation counts for everyone. A member cannot confirm itself.
+// ConfirmMember confirms the identity of a member. The member then counts as independent again
+// for all principals that do not control the actor. The daemon as the actor is the
+// administrator of the gateway's host, whose confirmation counts for everyone. A member cannot
+// confirm itself.
 func (s *Service) ConfirmMember(ctx context.Context, actor access.Principal, name string) (access.Member, error) {
 	if err := s.permitted(ctx, change.ConfirmMember); err != nil {
 		return access.Member{}, err
@@ -125,8 +126,8 @@ func (s *Service) ConfirmOnHost(ctx context.Context, names []string) ([]access.P
 	return members, nil
 }
 
-// membersNamed returns the members with the names, each once. Without names it returns all members
-// that were not removed.
+// membersNamed returns the members with the names, without duplicates. Without names it returns
+// all members that were not removed.
 func (s *Service) membersNamed(names []string) (members []access.Principal, err error) {
 	for _, name := range names {
 		m, known, err := s.named(name)
@@ -153,8 +154,8 @@ func unknownMember(name string) error {
 	return reason.Errorf(reason.NotFound, "member %s does not exist", name).WithRemedy("See `palyra members list`.")
 }
 
-// counts refuses a confirmation without effect: the actor and the member are controlled by the same
-// principal.
+// counts refuses a confirmation without effect: one that would not reduce the number of
+// principals that control the member.
 func (s *Service) counts(actor, member access.Principal) error {
 	history := s.History()
 	before := history.Controllers()[member]
@@ -169,7 +170,7 @@ func (s *Service) counts(actor, member access.Principal) error {
 		WithRemedy("Ask an owner or admin who is not under the same control to confirm it, or confirm it on the gateway's host: `palyrad members confirm %s`.", member.Name)
 }
 
-// named lists principals in a sentence.
+// named formats principals as a list in a sentence.
 func named(list []access.Principal) string {
 	names := make([]string, len(list))
 	for i, p := range list {
@@ -178,7 +179,7 @@ func named(list []access.Principal) string {
 	return strings.Join(names, " and ")
 }
 
-// confirmAll makes confirmations durable, with one event that lists them.
+// confirmAll applies confirmations, with one event that lists them.
 func (s *Service) confirmAll(ctx context.Context, actor access.Principal, members []access.Principal) error {
 	var by []access.Principal
 	if actor != Daemon() {

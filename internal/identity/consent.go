@@ -10,18 +10,18 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Consent is an owner's statement about its agent.
+// Consent is an owner's decision about its agent.
 type Consent struct {
-	// Agent is as in MemberChange.
+	// Agent is as MemberChange.Member.
 	Agent string
 	// Withdraw withdraws consent: the agent waits again, and its open work ends.
 	Withdraw bool
 }
 
-// ConsentToAgent gives or withdraws the owner's consent for an agent to act in its name. Only the
-// owner may call it, with a device of their own: no token, agent, admin or operator on the
+// ConsentToAgent gives or withdraws the owner's consent for an agent to act in its name. Only
+// the owner may call it, with its own device: no token, agent, admin or operator on the
 // gateway's host may do so. Repeating a call changes nothing. The host needs no such operation,
-// because an owner without a device gets one there (`palyrad operator bundle`).
+// because an owner without a device gets one there (`palyra operator bundle`).
 func (s *Service) ConsentToAgent(ctx context.Context, by access.Caller, c Consent) (access.Member, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -78,10 +78,10 @@ func (s *Service) ownDevice(by access.Caller) error {
 		WithRemedy("Use the credential of a device: add `--credentials DIR` to the command.")
 }
 
-// OwnWord returns nil if the caller speaks for its member alone: with a live device of its
-// own, while no other principal made or controls the member. Everything that speaks for a
-// member by its consent requires this, such as an account in a chat: a later confirmation
-// does not undo an earlier consent.
+// OwnWord returns nil if the caller certainly acts for its own member: with its own device,
+// which is not revoked, while no other principal controls the member. Every consent by which
+// another party acts for a member requires this, such as mapping a chat account: a later
+// confirmation does not undo an earlier consent.
 func (s *Service) OwnWord(by access.Caller) error {
 	if err := s.ownDevice(by); err != nil {
 		return err
@@ -94,7 +94,7 @@ func (s *Service) OwnWord(by access.Caller) error {
 		WithRemedy("Have a member whom neither created confirm it first: `palyra members confirm %s`, or on the gateway's host `palyrad members confirm %[1]s`. Then consent again.", by.Principal.Name)
 }
 
-// Waiting returns the agents of an owner that could act if the owner consented.
+// Waiting returns the agents of an owner for which only the owner's consent is missing.
 func (s *Service) Waiting(owner access.Principal) []access.Principal {
 	var list []access.Principal
 	for _, m := range s.registry.List() {
@@ -105,15 +105,15 @@ func (s *Service) Waiting(owner access.Principal) []access.Principal {
 	return list
 }
 
-// waits reports whether consent is the only thing that a member lacks in order to act.
+// waits reports whether a member cannot act only because consent is missing.
 func (s *Service) waits(p access.Principal) bool {
 	m, active := s.registry.Active(p)
 	return !active && m.AwaitsConsent
 }
 
-// withConsent returns an agent after the actor created it or changed its owner: the owner's own act
-// implies consent, an act of another principal does not. On the gateway's host it implies consent
-// only if no other member holds a device there. Other changes keep the consent.
+// withConsent returns an agent after the actor created it or changed its owner. The owner's own
+// act implies consent, an act of another principal does not. An act on the gateway's host
+// implies consent only if no other member holds a device there. Other changes keep the consent.
 func (s *Service) withConsent(actor access.Principal, m access.Member) access.Member {
 	was, known := s.registry.Get(m.Principal)
 	switch {

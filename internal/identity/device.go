@@ -1,13 +1,13 @@
-// Package identity manages the gateway's members and devices: the holder of each certificate, who
-// may get one, and the caller that a certificate represents. Its subpackage ca issues the
-// certificates, keyfile stores private files.
+// Package identity manages the gateway's members and devices: the holder of each certificate,
+// the principals that may get one, and the caller that a certificate represents. Its subpackage
+// ca issues the certificates.
 //
 // Every change is one transaction with its journal event. A private key never leaves its device,
 // which creates it and sends a certificate request.
 //
-// The name of a removed member is never reused, because journal, votes, grants and policies name
-// members: a new member would receive the grants of the old one, and an auditor would read two
-// people as one.
+// The name of a removed member is never reused, because the journal, votes, grants and policies
+// name members. A new member would get the grants of the old one, and an auditor would confuse
+// the two people.
 package identity
 
 import (
@@ -19,7 +19,7 @@ import (
 	"palyra/internal/core/provenance"
 )
 
-// Local returns the principal of the local operator, made on first start.
+// Local returns the principal of the local operator, created on the first start.
 func Local() access.Principal { return access.User("local") }
 
 // Device is a holder of a key: a person's machine or an agent's.
@@ -40,7 +40,7 @@ type Device struct {
 	// OldKeyAt is the time of the last journaled use of a replaced key; zero for never.
 	OldKeyAt time.Time `json:"old_key_at,omitzero"`
 	// LoginUntil is the end of the session started by a login at the identity provider; zero for
-	// other devices. Its certificate ends no later, and is not renewed.
+	// other devices. The session's certificate expires no later, and is not renewed.
 	LoginUntil time.Time `json:"login_until,omitzero"`
 	// Presence is the key with which the device proves that a person is present.
 	Presence PresenceKey `json:"presence,omitzero"`

@@ -18,9 +18,9 @@ import (
 const maxReason = 500
 
 // Renew certifies a key for a device that is known and not revoked, and whose member is not
-// disabled. The key is the current one, or a new one whose first use ends the previous keys. The
-// caller of Renew must have authenticated the device by mTLS. by is the digest of the key that the
-// device used.
+// disabled. The key is the current one, or a new one whose first use ends the previous keys.
+// The caller of Renew MUST have authenticated the device by mTLS. by is the digest of the key
+// that the device used.
 func (s *Service) Renew(ctx context.Context, deviceID, by string, csr []byte) (ca.Issued, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -66,8 +66,8 @@ func (s *Service) renewOnce(ctx context.Context, deviceID, by string, csr []byte
 	return s.recertified(ctx, dev, cert)
 }
 
-// mostRenewals limits a device's certificate renewals per hour. A working client renews once in 16
-// hours, and each renewal writes up to two journal events.
+// mostRenewals limits a device's certificate renewals per hour. A working client renews every
+// 16 hours, and each renewal writes up to two journal events.
 const mostRenewals = 300
 
 // renewals counts the renewals of a device in the hour that started with the first one.

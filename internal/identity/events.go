@@ -54,7 +54,7 @@ type (
 	memberRemoved struct {
 		Principal access.Principal `json:"principal"`
 		Reason    string           `json:"reason"`
-		// Revoked are its devices.
+		// Revoked are the ids of its devices.
 		Revoked []string `json:"revoked"`
 	}
 	deviceRevoked struct {
@@ -70,14 +70,14 @@ type (
 	}
 	membersConfirmed struct {
 		Members []access.Principal `json:"members"`
-		// Host is true for the word of the administrator of the gateway's host.
+		// Host is true for a confirmation by the administrator of the gateway's host.
 		Host bool `json:"host"`
 	}
 	deviceKeyReplaced struct {
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`
 		KeySHA256 string           `json:"key_sha256"`
-		// Replaced are the keys before it, which work until Until.
+		// Replaced are the previous keys, which work until Until.
 		Replaced []string  `json:"replaced"`
 		Until    time.Time `json:"until"`
 		// Lost is true for a key that was certified after the backup from which the gateway was
@@ -125,7 +125,7 @@ type (
 	deviceAdded struct {
 		DeviceID  string           `json:"device_id"`
 		Principal access.Principal `json:"principal"`
-		// Revoked are the devices that it took the place of.
+		// Revoked are the devices that this device replaced.
 		Revoked []string `json:"revoked"`
 	}
 	devicePaired struct {
@@ -180,5 +180,5 @@ func (d *drafts) revoke(dev *Device, actor access.Principal, why string, at time
 	d.add(event.DeviceRevoked, actor, dev.ID, deviceRevoked{DeviceID: dev.ID, Principal: dev.Principal, Reason: why})
 }
 
-// fingerprint is "sha256:" and the digest of the certificate's DER.
+// fingerprint returns "sha256:" and the digest of the certificate's DER.
 func fingerprint(c *x509.Certificate) string { return canonical.Digest(c.Raw) }

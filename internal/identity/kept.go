@@ -41,7 +41,8 @@ func readKept(dir string) (*keptkey.Kept, error) {
 	return keptkey.Read(text)
 }
 
-// KeptIn returns the location of a bundle's key; nil if the key is in a file there, or missing.
+// KeptIn returns the location of a bundle's key; nil if the key is in a file of the bundle, or
+// missing.
 func KeptIn(dir string) (*keptkey.Kept, error) {
 	for _, name := range []string{keyName, certFile} {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -59,7 +60,7 @@ func KeptIn(dir string) (*keptkey.Kept, error) {
 	return k, err
 }
 
-// holdsKey reports whether there is a private key in a PEM file.
+// holdsKey reports whether a PEM file contains a private key.
 func holdsKey(text []byte) bool {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type == keyfile.KeyBlock {
@@ -69,8 +70,8 @@ func holdsKey(text []byte) bool {
 	return false
 }
 
-// Keep removes the key from a bundle after it was stored elsewhere, which the caller has verified.
-// The bundle then records the location, and no file of it contains the key.
+// Keep removes the key from a bundle. The caller MUST have verified that the key is stored
+// elsewhere. The bundle then records the location, and none of its files contains the key.
 func Keep(ctx context.Context, dir string, k *keptkey.Kept) (err error) {
 	release, err := lockBundle(ctx, dir, true)
 	if err != nil {
@@ -101,7 +102,7 @@ func Keep(ctx context.Context, dir string, k *keptkey.Kept) (err error) {
 	return withoutFile(dir, keyName)
 }
 
-// Unkeep puts the key back into its bundle as a file.
+// Unkeep stores the key in its bundle as a file again.
 func Unkeep(ctx context.Context, dir string, key crypto.Signer) (err error) {
 	release, err := lockBundle(ctx, dir, true)
 	if err != nil {
@@ -126,9 +127,9 @@ func withoutFile(dir, name string) error {
 	return keyfile.SyncDir(dir)
 }
 
-// startKept reissues the certificate of the local device for its existing key, whose private half
-// palyrad cannot access. It creates no new key: an operator who moved the key does not want it in a
-// file.
+// startKept reissues the certificate of the local device for its existing key, whose private
+// half palyrad cannot access. It creates no new key, because an operator who moved the key does
+// not want a key in a file.
 func (s *Service) startKept(ctx context.Context, c LocalConfig, dev Device, kept *keptkey.Kept) (Device, bool, error) {
 	if kept == nil || dev.ID == "" || dev.KeySHA256 != canonical.Digest(kept.PublicKey) {
 		return dev, false, nil

@@ -13,21 +13,21 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// KeyGrace is how long a key works after the first use of its replacement: another shell may be
-// using it.
+// KeyGrace is how long a key works after the first use of its replacement, because another
+// shell may be using it.
 const KeyGrace = 5 * time.Minute
 
 const (
 	// alarmEvery is how often the use of a replaced key is journaled, per device.
 	alarmEvery = time.Hour
-	// maxKeys is the maximum number of valid keys of one device. It has more than two if renewals
-	// were interrupted before the new key was stored.
+	// maxKeys is the maximum number of valid keys of one device. A device has more than two keys
+	// if renewals were interrupted before the new key was stored.
 	maxKeys = 8
 )
 
 // Key is a public key that a device may act with.
 type Key struct {
-	// SHA256 is "sha256:" and hex, of the public key.
+	// SHA256 is "sha256:" and the hex digest of the public key.
 	SHA256 string `json:"sha256"`
 	// NotAfter is the end of its newest certificate.
 	NotAfter time.Time `json:"not_after"`
@@ -58,7 +58,7 @@ func certified(keys []Key, c ca.Issued, now time.Time) []Key {
 		return list
 	}
 	if len(list) >= maxKeys {
-		// Of the unused keys, remove the oldest: it belongs to an interrupted renewal.
+		// Remove the oldest unused key: it belongs to an interrupted renewal.
 		if i := slices.IndexFunc(list, func(k Key) bool { return k.UsedAt.IsZero() }); i >= 0 {
 			list = slices.Delete(list, i, i+1)
 		}
@@ -66,7 +66,8 @@ func certified(keys []Key, c ca.Issued, now time.Time) []Key {
 	return append(list, Key{SHA256: c.KeySHA256, NotAfter: c.NotAfter})
 }
 
-// used returns the keys of a device after the first use of one: the keys certified before it end.
+// used returns the keys of a device after the first use of a key: the keys certified before
+// that key end.
 func used(keys []Key, digest string, now time.Time) (list []Key, ending []string) {
 	list = slices.Clone(keys)
 	for i := range list {
@@ -88,20 +89,20 @@ func replaced(id string) *reason.Error {
 		WithRemedy("Use the bundle with the newer key. If none of your bundles has it, another person does: run `palyra devices revoke %s` with another device, or `palyrad operator bundle NAME --revoke-old` on the gateway's host.", id)
 }
 
-// GoesOnFrom sets the time at which the gateway was restored from a backup: keys certified between
-// the backup and that time are in no store. Call it before serving.
+// GoesOnFrom sets the time at which the gateway was restored from a backup. Keys certified
+// between the backup and that time are not in the store. Call it before serving.
 func (s *Service) GoesOnFrom(restoredAt time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restoredAt = restoredAt
 }
 
-// lost reports whether a key was certified for a device in the part of the journal that a restore
-// lost: the gateway does not have it, and it is newer than every known key, so it replaced them. A
-// key from after the restore belongs to another copy of the gateway, and an earlier one was
-// replaced. Without this exception a gateway restored from the last backup would refuse nearly all
-// devices, because each gets a new key every 16 hours. The price: for 31 days after a restore, a
-// stolen issuing key can make such a certificate.
+// lost reports whether a key was certified for a device in the part of the journal that a
+// restore lost. The gateway does not have such a key, and it is newer than every known key, so
+// that it replaced them. A key from after the restore belongs to another copy of the gateway,
+// and an earlier key was replaced. Without this exception, a gateway restored from the last
+// backup would refuse nearly all devices, because each gets a new key every 16 hours. The cost:
+// for 31 days after a restore, a stolen issuing key can be used to create such a certificate.
 func (s *Service) lost(dev Device, leaf *x509.Certificate) bool {
 	s.mu.RLock()
 	restoredAt := s.restoredAt
@@ -119,8 +120,8 @@ func (s *Service) holdsKey(dev Device, who presented) bool {
 	return good || s.lost(dev, who.leaf)
 }
 
-// renewable refuses a renewal by a key that is being replaced by a newer one, and a renewal of such
-// a key. Otherwise a copy of the old credential could be renewed indefinitely.
+// renewable refuses a renewal with a key that a newer key is replacing, and a renewal of such a
+// key. Otherwise a copy of the old credential could be renewed indefinitely.
 func (s *Service) renewable(dev Device, by string, c ca.Issued) error {
 	for _, digest := range []string{by, c.KeySHA256} {
 		if k, known := dev.key(digest, s.now()); known && !k.EndsAt.IsZero() {
@@ -130,13 +131,13 @@ func (s *Service) renewable(dev Device, by string, c ca.Issued) error {
 	return nil
 }
 
-// NoteUse records a request with a certificate, whose key the peer proved to hold, from an address.
-// The first use of a key ends the previous keys; the use of an ended key is an alarm. Authenticate
-// decides whether the request proceeds.
+// NoteUse records a request from an address with a certificate whose key the peer has proved to
+// hold. The first use of a key ends the previous keys; the use of an ended key is an alarm.
+// Authenticate decides whether the request proceeds.
 func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error {
 	who, dev, known := s.bearer(chain)
 	if !known {
-		return nil // it has no owner, and Authenticate returns the error
+		return nil // unknown owner: Authenticate returns the error
 	}
 	if !s.holdsKey(dev, who) {
 		return s.alarm(ctx, dev.ID, who.key, from)
@@ -148,7 +149,8 @@ func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from s
 	return nil
 }
 
-// bearer returns the owner of a presented certificate, valid or expired, and the device.
+// bearer returns the owner of a presented certificate, valid or expired, and the owner's
+// device.
 func (s *Service) bearer(chain []*x509.Certificate) (presented, Device, bool) {
 	who, err := s.verify(chain)
 	if err != nil {
@@ -243,8 +245,9 @@ func (s *Service) noteDevice(id string) {
 	s.lastUse[id] = now
 }
 
-// LastUse returns the time of a device's last use, zero if unknown. Since the start it is accurate
-// to the minute; before, it is the first use of its key.
+// LastUse returns the time of a device's last use, zero if unknown. It is accurate to the
+// minute for uses since the start of the process. For earlier uses it is the first use of the
+// device's newest used key.
 func (s *Service) LastUse(d Device) (at time.Time) {
 	for _, k := range d.Keys {
 		at = later(at, k.UsedAt)
@@ -265,8 +268,8 @@ func (s *Service) alarmed(d Device) bool {
 	return !d.OldKeyAt.IsZero() && s.now().Sub(d.OldKeyAt) < alarmEvery
 }
 
-// OldKeys returns the devices visible to a principal of which a replaced key was used in the last
-// seven days: its own and its agents', and for an owner all.
+// OldKeys returns the devices whose replaced key was used in the last seven days. A principal
+// gets its own and its agents' devices, and an owner gets all devices.
 func (s *Service) OldKeys(p access.Principal) []Device {
 	m, known := s.registry.Active(p)
 	since := s.now().Add(-noticePeriod)
@@ -276,8 +279,8 @@ func (s *Service) OldKeys(p access.Principal) []Device {
 	})
 }
 
-// OnKeyEnd registers a function that is called for every key that ends, so that the sessions opened
-// with it can end. Register before serving.
+// OnKeyEnd registers a function that is called for every key that ends, so that sessions opened
+// with the key can end. Register before serving.
 func (s *Service) OnKeyEnd(fn func(deviceID, keySHA256 string, why *reason.Error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,13 +22,13 @@ type MemberChange struct {
 	AddRoles, RemoveRoles []access.Role
 	// Owner is the new owner of an agent; zero keeps it.
 	Owner access.Principal
-	// AcceptLoss means that the actor has seen which members lose the ability to answer approvals.
+	// AcceptLoss means that the actor accepts that members lose the ability to answer approvals.
 	AcceptLoss bool
 }
 
 // Standing identifies a member that is to be disabled, enabled or removed.
 type Standing struct {
-	// Member is as in MemberChange.
+	// Member is as MemberChange.Member.
 	Member string
 	// Reason is for the journal, at most 500 bytes.
 	Reason     string
@@ -128,9 +128,9 @@ func (s *Service) changed(was access.Member, c MemberChange) (access.Member, err
 	return m, s.checkOwner(m)
 }
 
-// DisableMember prevents a member from acting until it is enabled: its requests, runs and votes are
-// not valid, and neither are those of a user's agents. The member keeps its devices. Disabling
-// twice changes nothing.
+// DisableMember prevents a member from acting until it is enabled. Its requests, runs and votes
+// are not valid while it is disabled, nor are those from a user's agents. The member keeps its
+// devices. Disabling twice changes nothing.
 func (s *Service) DisableMember(ctx context.Context, actor access.Principal, st Standing) (access.Member, error) {
 	return s.stand(ctx, actor, st, true)
 }
@@ -178,9 +178,9 @@ func (s *Service) standOnce(ctx context.Context, actor access.Principal, st Stan
 	return m, err
 }
 
-// RemoveMember removes a member permanently: its devices are revoked, and its name is never reused,
-// since the journal, votes and grants refer to it. A user's agents must be transferred or removed
-// before. Removing twice changes nothing.
+// RemoveMember removes a member permanently. Its devices are revoked, and its name is never
+// reused, because the journal, votes and grants refer to it. A user's agents must be
+// transferred or removed first. Removing twice changes nothing.
 func (s *Service) RemoveMember(ctx context.Context, actor access.Principal, st Standing) (Removal, error) {
 	if err := s.permitted(ctx, change.RemoveMember); err != nil {
 		return Removal{}, err
@@ -238,16 +238,16 @@ func (s *Service) put(ctx context.Context, actor access.Principal, m access.Memb
 	return s.apply(ctx, actor, Change{Members: []access.Member{m}, Events: d.list})
 }
 
-// changeable returns the member to change, if the actor may make the change: given are the added or
-// removed roles, and owner is the new owner of an agent. For a new owner the actor must be able to
-// change the agent and both owners. An admin could otherwise transfer an agent to another user and
-// approve its calls.
+// changeable returns the member to change, if the actor may make the change. given are the
+// added or removed roles, and owner is the new owner of an agent. For a new owner, the actor
+// must be able to change the agent and both owners. Otherwise an admin could transfer an agent
+// to another user and approve its calls.
 func (s *Service) changeable(actor access.Principal, name string, given []access.Role, owner access.Principal) (access.Member, error) {
 	m, known, err := s.named(name)
 	if err != nil {
 		return m, err
 	}
-	// An actor without permission to change members must not learn which members exist.
+	// The error must not reveal existing members to an actor without permission to change members.
 	roles := slices.Concat(given, m.Roles)
 	if !owner.IsZero() && owner != m.Owner {
 		// An agent acts in its owner's name.
@@ -275,8 +275,9 @@ func (s *Service) changeableFor(actor access.Principal, st Standing) (access.Mem
 	return s.changeable(actor, st.Member, nil, access.Principal{})
 }
 
-// replaceable refuses a change that leaves no owner able to act, or an unaccepted change that takes
-// a member's ability to answer approvals. back is the command that reverts the change, or "".
+// replaceable refuses a change after which no owner can act. It also refuses an unaccepted
+// change by which a member loses the ability to answer approvals. back is the command that
+// reverts the change, or "".
 func (s *Service) replaceable(m access.Member, acceptLoss bool, back string) error {
 	before := s.registry.List()
 	after := slices.Clone(before)
@@ -312,8 +313,8 @@ func owners(members []access.Member, can func(access.Member) bool) (n int) {
 	return n
 }
 
-// known passes the members to policy, even if the change ended the request that made it. The change
-// stays in force after an error.
+// known passes the members to policy, even if the change ended its own request. The change
+// remains in force after an error.
 func (s *Service) known(ctx context.Context, actor access.Principal) error {
 	s.mu.RLock()
 	fn := s.onChange
@@ -327,7 +328,8 @@ func (s *Service) known(ctx context.Context, actor access.Principal) error {
 	return nil
 }
 
-// Cut ends the open work of a member, so that no work authorised by its previous state continues.
+// Cut ends the open work of a member, so that no work authorized by its previous state
+// continues.
 func (s *Service) Cut(p access.Principal, why *reason.Error) {
 	for _, dev := range s.devicesOf(p) {
 		s.tell(dev, why)

@@ -11,17 +11,19 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// LocalConfig is the location of the local operator's bundle and its server.
+// LocalConfig has the directory of the local operator's bundle, and the address and name of its
+// server.
 type LocalConfig struct {
 	Dir        string
 	Address    string
 	ServerName string
 }
 
-// Start creates the local operator on the first start (the member user:local with the role owner,
-// and its device) and reissues its certificate on every start. It issues nothing if the local
-// device was revoked, if its member is disabled, or if the bundle names a key stored elsewhere that
-// is not the device's. ok is then false, and `palyra operator bundle local` is the remedy.
+// Start creates the local operator on the first start (the member user:local with the role
+// owner, and its device) and reissues its certificate on every start. It issues nothing if the
+// local device was revoked, or if its member is disabled. It also issues nothing if the bundle
+// names a key stored elsewhere that is not the device's key. ok is then false, and the remedy
+// is `palyrad operator bundle local`.
 func (s *Service) Start(ctx context.Context, c LocalConfig) (dev Device, ok bool, err error) {
 	dev, ok, err = s.start(ctx, c)
 	if err != nil {
@@ -79,11 +81,11 @@ func lockLocal(ctx context.Context, dir string) (release func() error, err error
 	return lockBundle(ctx, dir, true)
 }
 
-// lockPatience is how long palyrad waits for a command that is renewing.
+// lockPatience is how long palyrad waits for a command that renews the bundle.
 const lockPatience = 30 * time.Second
 
-// certifyLocal renews the local device, or admits it if it does not exist. The event of the
-// authority's creation is written with the first admission, since the authority is created before
+// certifyLocal renews the local device, or admits it if it does not exist. It writes the event
+// of the authority's creation with the first admission, because the authority is created before
 // the journal can be opened.
 func (s *Service) certifyLocal(ctx context.Context, dev Device, csr []byte) (ca.Issued, Device, error) {
 	if dev.ID != "" {
@@ -123,10 +125,10 @@ func (s *Service) active(d Device) bool {
 // upkeep is the interval at which Run checks for due work.
 const upkeep = time.Hour
 
-// Run renews certificates until ctx ends: the authority's own, and the local operator's when two
-// thirds of its life are over. Run calls renewed after each round, so that a notary can use its
-// renewed certificate; renewed may be nil. Errors are passed to failed and do not end Run, because
-// certificates in use remain valid for hours.
+// Run renews certificates until ctx ends: the authority's own, and the local operator's when
+// two thirds of its lifetime are over. Run calls renewed after each round, so that a notary can
+// use its renewed certificate; renewed may be nil. Errors are passed to failed and do not end
+// Run, because certificates in use remain valid for hours.
 func (s *Service) Run(ctx context.Context, c LocalConfig, renewed func() error, failed func(error)) error {
 	tick := time.NewTicker(upkeep)
 	defer tick.Stop()

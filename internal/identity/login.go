@@ -15,8 +15,8 @@ import (
 const (
 	// mostSessions limits a person's simultaneous sessions; one more ends the oldest.
 	mostSessions = 10
-	// keptSessions is how long the device of an ended session is kept. Votes and grants given in
-	// the session count until then, as for other devices whose certificate has ended.
+	// keptSessions is how long the device of an ended session is kept. Until then, votes and
+	// grants given in the session count, as for other devices whose certificate has expired.
 	keptSessions = 30 * 24 * time.Hour
 )
 
@@ -28,9 +28,9 @@ func Provider() access.Principal { return access.Principal{Kind: access.KindServ
 type Login struct {
 	// Issuer and Subject identify the person uniquely.
 	Issuer, Subject string
-	// Name is the member's, if the person has none yet.
+	// Name is the name of the new member, if the person has no member yet.
 	Name string
-	// Roles are the complete roles of the member from now on.
+	// Roles are the complete roles of the member after the login.
 	Roles []access.Role
 	// Request is a certificate request of the session's key.
 	Request []byte
@@ -45,7 +45,7 @@ type LoggedIn struct {
 	Certificate ca.Issued
 }
 
-// person identifies the person who logs in.
+// person identifies a person at an identity provider.
 type person struct{ issuer, subject string }
 
 func bindings(ctx context.Context, store Store) (map[person]access.Principal, error) {
@@ -77,10 +77,10 @@ func (s *Service) bound(p access.Principal) bool {
 	return is
 }
 
-// LogIn starts a session of a person. The first login creates the member; from then on the person
-// is that member, even under another name, and holds the roles of the login. It never takes over an
-// existing member. A loss of permissions is not refused but recorded in the event: the
-// administrator who maps groups to roles decided it.
+// LogIn starts a session of a person. The first login creates the member. Later logins use that
+// member, even under another name, and set its roles to the roles of the login. LogIn never
+// takes over an existing member. A loss of permissions is recorded in the event and not
+// refused, because the administrator who maps groups to roles decided it.
 func (s *Service) LogIn(ctx context.Context, l Login) (in LoggedIn, err error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -195,7 +195,7 @@ func (s *Service) free(p access.Principal) error {
 		WithRemedy("Log in with that member's own credential, or have the identity provider give the person another name.")
 }
 
-// lossOfLogin names the loss caused by a member that logs in as m.
+// lossOfLogin describes the loss caused by the login of a member as m.
 func (s *Service) lossOfLogin(m access.Member) string {
 	before := s.registry.List()
 	after := slices.DeleteFunc(slices.Clone(before), func(other access.Member) bool { return other.Principal == m.Principal })
@@ -243,10 +243,10 @@ func loggedOut(d Device) *reason.Error {
 		WithRemedy("Log in again: `palyra login`.")
 }
 
-// LogOut ends the session of a device, and its open work. Votes and grants given in it remain: a
-// logout is not the loss of a device. Ending an ended session changes nothing. For the same reason
-// a member who logs in counts as reachable between sessions. Revoking the device was rejected: an
-// approver who logs out would withdraw every vote.
+// LogOut ends the session of a device, and its open work. Votes and grants given in the session
+// remain, because a logout is not the loss of a device. For the same reason, a member who logs
+// in counts as reachable between sessions. Ending an ended session changes nothing. Revoking
+// the device was rejected: an approver who logs out would withdraw every vote.
 func (s *Service) LogOut(ctx context.Context, deviceID string) error {
 	s.changing.Lock()
 	defer s.changing.Unlock()

@@ -9,9 +9,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// accepted refuses a change that takes a member's ability to answer approvals, unless the actor
-// accepts it. The loss MUST have been displayed to the actor before. This service compares, and not
-// the commands: an API client would otherwise cause a loss without notice.
+// accepted refuses a change by which a member loses the ability to answer approvals, unless the
+// actor accepts the loss. The loss MUST have been displayed to the actor before. The service
+// compares the state itself, because an API client could otherwise cause a loss without notice.
 func (s *Service) accepted(loss string, accept bool) error {
 	if loss == "" || accept {
 		return nil
@@ -19,7 +19,7 @@ func (s *Service) accepted(loss string, accept bool) error {
 	return reason.Errorf(reason.LossNotAccepted, "%s", loss)
 }
 
-// lossOfAdding names the loss caused by a member that is added, or reachable again.
+// lossOfAdding describes the loss caused by a member that is added, or reachable again.
 func (s *Service) lossOfAdding(m access.Member) string {
 	before := s.registry.List()
 	after := slices.DeleteFunc(slices.Clone(before), func(other access.Member) bool { return other.Principal == m.Principal })
@@ -30,7 +30,7 @@ func (s *Service) lossOfAdding(m access.Member) string {
 	return fmt.Sprintf("%s (the way back: `palyra members disable %s`)", lost, m.Principal)
 }
 
-// lossOfRevoking names the loss caused by revoking a device.
+// lossOfRevoking describes the loss caused by revoking a device.
 func (s *Service) lossOfRevoking(dev Device) string {
 	if dev.Revoked() || s.bound(dev.Principal) || slices.ContainsFunc(s.Devices(), func(d Device) bool {
 		return d.Principal == dev.Principal && d.ID != dev.ID && !d.Revoked()
@@ -51,8 +51,8 @@ func (s *Service) lossOfRevoking(dev Device) string {
 	return fmt.Sprintf("%s (the way back: `palyrad operator bundle %s` on the gateway's host)", lost, dev.Principal.Name)
 }
 
-// losses compares who decides before and after a change: who decides no longer,
-// and whether there is still one person, or more than one.
+// losses compares the approvers before and after a change. It describes the members that can no
+// longer answer approvals, and a change between one approver and several.
 func losses(before, after []access.Member) string {
 	was, is := deciders(before), deciders(after)
 	var lost []string

@@ -19,10 +19,10 @@ type Admission struct {
 }
 
 // AddMember adds a person or an agent with one device, whose key signed csr. Kind is
-// access.KindUser or access.KindAgent; an agent needs an owner, a user has none. Roles MUST be
-// built in or declared; an agent decides nothing and holds, of the built-in roles, only RoleAgent.
-// Only an owner (or the daemon itself) creates owners and admins. If a member loses the ability to
-// answer approvals, the actor must accept that.
+// access.KindUser or access.KindAgent. An agent needs an owner; a user has none. Roles MUST be
+// built in or declared. An agent decides nothing and holds, of the built-in roles, only
+// RoleAgent. Only an owner (or the daemon itself) creates owners and admins. If a member loses
+// the ability to answer approvals, the actor must accept that.
 func (s *Service) AddMember(ctx context.Context, actor access.Principal, name string, kind access.Kind, roles []access.Role, owner access.Principal, csr []byte, acceptLoss bool) (Admission, error) {
 	if err := s.permitted(ctx, change.AddMember); err != nil {
 		return Admission{}, err
@@ -55,7 +55,7 @@ func (s *Service) AddMember(ctx context.Context, actor access.Principal, name st
 }
 
 // admit issues the certificate and commits member, device and events. d may contain events that
-// precede them.
+// precede these events.
 func (s *Service) admit(ctx context.Context, actor access.Principal, m access.Member, dev Device, csr []byte, d *drafts) (Admission, error) {
 	cert, err := s.authority.IssueDevice(csr, dev.ID)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Service) knownRoles(roles []access.Role) error {
 	return nil
 }
 
-// checkKind refuses roles that a user, or an agent, may not hold.
+// checkKind refuses roles that the kind of a member must not hold.
 func checkKind(m access.Member) error {
 	switch m.Principal.Kind {
 	case access.KindUser:
@@ -137,8 +137,8 @@ func (s *Service) checkOwner(m access.Member) error {
 	return nil
 }
 
-// mayGive is a second check behind the API's permissions: an actor cannot give a member more
-// permissions than it has itself.
+// mayGive is a second check in addition to the API's permissions: an actor cannot give a member
+// more permissions than it has itself.
 func (s *Service) mayGive(actor access.Principal, roles []access.Role) error {
 	if actor == Daemon() {
 		return nil

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// Pairing is a request over the network for a new device, which approvers have allowed.
+// Pairing is an approved request over the network for a new device.
 type Pairing struct {
 	// DeviceID is the ULID of the new device, from NewDeviceID.
 	DeviceID string
@@ -29,15 +29,15 @@ type Pairing struct {
 	New    bool
 	Roles  []access.Role
 	Owner  access.Principal
-	// AcceptLoss means that MadeBy has seen which members lose the ability to answer approvals.
+	// AcceptLoss means that MadeBy accepts that members lose the ability to answer approvals.
 	AcceptLoss bool
-	// MadeBy created the code, and ApprovedBy allowed the device. Each of them may possess the
+	// MadeBy created the code, and ApprovedBy approved the device. Each of them may possess the
 	// device.
 	MadeBy     access.Principal
 	ApprovedBy []access.Principal
 	// Request is the certificate request for the device's key.
 	Request []byte
-	// Code and ApprovalID name the pairing code and the approval, for the journal.
+	// Code and ApprovalID identify the pairing code and the approval, for the journal.
 	Code, ApprovalID string
 }
 
@@ -50,7 +50,7 @@ func NewDeviceID(at time.Time) (string, error) {
 	return id.String(), nil
 }
 
-// MayPair returns the error with which Pair would refuse a pairing, before the device exists: the
+// MayPair returns the error that Pair would return for a pairing, before the device exists: the
 // member is unknown or may not act, MadeBy may not grant the roles, or a loss is not accepted.
 func (s *Service) MayPair(p Pairing) error {
 	_, err := s.pairable(p)
@@ -78,7 +78,7 @@ func (s *Service) pairable(p Pairing) (access.Member, error) {
 	if _, active := s.registry.Active(p.MadeBy); !active {
 		return m, reason.Errorf(reason.PermissionDenied, "%s, who created the pairing code, is no longer an active member", p.MadeBy)
 	}
-	// All members may add devices of their own.
+	// All members may add devices for themselves.
 	if p.New || p.MadeBy != p.Member {
 		if err := s.mayGive(p.MadeBy, m.Roles); err != nil {
 			return m, err
@@ -89,7 +89,8 @@ func (s *Service) pairable(p Pairing) (access.Member, error) {
 	return m, s.accepted(s.lossOfAdding(reachable), p.AcceptLoss)
 }
 
-// Pair gives a member the device of a pairing. It requires the approval that allowed it.
+// Pair adds the device of a pairing to a member. The caller MUST have the approval of the
+// pairing.
 func (s *Service) Pair(ctx context.Context, p Pairing) (Admission, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -146,9 +147,9 @@ func (s *Service) pair(ctx context.Context, p Pairing) (Admission, error) {
 	return Admission{Member: m, Device: dev, Certificate: cert}, s.known(ctx, p.MadeBy)
 }
 
-// PairAgain issues another certificate for the key of a device that was paired at most within ago,
-// because the first certificate was lost in transit. The caller MUST have proved that it holds the
-// key.
+// PairAgain issues another certificate for the key of a device that was paired at most within
+// ago, because the first certificate was lost in transit. The caller MUST have proved that the
+// requester holds the key.
 func (s *Service) PairAgain(ctx context.Context, key string, request []byte, within time.Duration) (Device, ca.Issued, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// WritePending writes a bundle without its certificate next to the key created by BundleKey, with
-// the source of the certificate. WriteBundle completes it.
+// WritePending writes a bundle without its certificate to the directory of a key created by
+// BundleKey, with the source of the certificate. WriteBundle completes the bundle.
 func WritePending(dir string, b Bundle) error {
 	if strings.ContainsAny(b.Address+b.ServerName, "\r\n") {
 		return reason.Errorf(reason.InvalidInput, "address %q or server name %q has a line break", b.Address, b.ServerName)
@@ -34,8 +34,9 @@ func WritePending(dir string, b Bundle) error {
 	return nil
 }
 
-// ReadPending reads a bundle that waits for its certificate; false if dir contains none. A complete
-// bundle is an error, and so is any other file. Temporary files of a killed run are removed.
+// ReadPending reads a bundle that waits for its certificate, and returns false if dir contains
+// none. A complete bundle or any other file is an error. ReadPending removes temporary files of
+// a killed run.
 func ReadPending(dir string) (b Bundle, pending bool, err error) {
 	if err := keyfile.Sweep(dir, keyName, rootFile, endpointFile, certFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return b, false, fmt.Errorf("looking for a credential: %w", err)
@@ -53,7 +54,7 @@ func ReadPending(dir string) (b Bundle, pending bool, err error) {
 	}
 	switch {
 	case len(files) == 0, len(files) == 1 && files[keyName]:
-		return b, false, nil // the state left by a run that was killed early
+		return b, false, nil // the state after a run that was killed early
 	case files[certFile] || files[tokenFile] || !files[keyName]:
 		return b, false, reason.Errorf(reason.AlreadyExists, "%s holds a credential, or other files", dir).
 			WithRemedy("Choose another name with --name, or another directory with --out; to use the existing one: `palyra context list`.")
@@ -89,11 +90,11 @@ func RemovePending(dir string) error {
 			return fmt.Errorf("removing a pairing that ended: %w", err)
 		}
 	}
-	_ = os.Remove(dir) // it stays where something else is in it
+	_ = os.Remove(dir) // the directory remains if it contains other files
 	return nil
 }
 
-// FitsChain reports whether a certificate chain is of a key, and of the root.
+// FitsChain reports whether a certificate chain belongs to a key, and leads to the root.
 func FitsChain(key crypto.Signer, root *x509.Certificate, chain []*x509.Certificate) bool {
 	return len(chain) > 0 && isOf(chain[0], key) && chain[len(chain)-1].CheckSignatureFrom(root) == nil
 }

@@ -12,14 +12,14 @@ import (
 	"palyra/internal/identity/keptkey"
 )
 
-// The files of a presence key in a bundle: the registered key, and one whose registration is
-// pending. An interruption leaves both.
+// The files of presence keys in a bundle: the registered key, and a key whose registration is
+// pending. An interruption may leave both files.
 const (
 	presenceFile     = "presence.kept"
 	nextPresenceFile = "presence.next"
 )
 
-// Presence returns the location of the bundle's presence key whose public half has a digest
+// Presence returns the location of the bundle's presence key with a public key digest
 // ("sha256:" and hex); nil if the bundle has no such key.
 func Presence(dir, sha256 string) (*keptkey.Kept, error) {
 	for _, name := range []string{presenceFile, nextPresenceFile} {
@@ -60,8 +60,8 @@ func readPresence(dir, name string) (*keptkey.Kept, error) {
 	return keptkey.Read(text)
 }
 
-// KeepPresence records the location of a new presence key, and makes it permanent once register has
-// registered it at the gateway. The previous key stays until then.
+// KeepPresence records the location of a new presence key. The record becomes permanent after
+// register has registered the key at the gateway; the previous key remains until then.
 func KeepPresence(dir string, k *keptkey.Kept, register func() error) error {
 	text, err := k.Text()
 	if err != nil {

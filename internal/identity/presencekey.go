@@ -13,12 +13,12 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// PresenceKey is the key by which a device proves that a person is present (package presence checks
-// the proofs). The zero value means that the device has no such key.
+// PresenceKey is the key with which a device proves that a person is present (package presence
+// checks the proofs). The zero value means that the device has no such key.
 type PresenceKey struct {
 	// Public is a SubjectPublicKeyInfo (DER); nil for none.
 	Public []byte `json:"public,omitempty"`
-	// At is when it was registered.
+	// At is the time of its registration.
 	At time.Time `json:"at,omitzero"`
 	// Waits is true until an independent member has confirmed the key; until then it proves
 	// nothing.
@@ -30,7 +30,7 @@ type PresenceKey struct {
 // Proves reports whether the device has a presence key that counts.
 func (k PresenceKey) Proves() bool { return len(k.Public) > 0 && !k.Waits }
 
-// SHA256 is "sha256:" and the digest of the key, "" for none.
+// SHA256 returns "sha256:" and the digest of the key, "" for none.
 func (k PresenceKey) SHA256() string {
 	if len(k.Public) == 0 {
 		return ""
@@ -48,12 +48,13 @@ func Proving(devices []Device) (list []access.Principal) {
 	return list
 }
 
-// RegisterPresence gives a device its presence key, or replaces was, which must be the current key.
-// The caller has checked that the device presented its certificate and that both keys signed.
+// RegisterPresence registers the presence key of a device, or replaces was, which must be the
+// current key. The caller MUST have checked that the device presented its certificate and that
+// both keys signed.
 //
-// The first key of a gateway counts at once. Each later key waits for a confirmation: the holder of
-// a device's key can create members and devices, and must not be able to prove presence by adding a
-// presence key to one of them.
+// The first key of a gateway counts immediately. Each later key waits for a confirmation: the
+// holder of a device's key can create members and devices, and must not be able to prove
+// presence by adding a presence key to one of them.
 func (s *Service) RegisterPresence(ctx context.Context, deviceID string, public, was []byte) (PresenceKey, error) {
 	dev, err := s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
 		switch m, ok := s.registry.Active(dev.Principal); {
@@ -89,8 +90,8 @@ func (s *Service) presenceBegun() bool {
 	return slices.ContainsFunc(s.Devices(), func(d Device) bool { return d.Presence.Proves() || !d.Presence.ResetAt.IsZero() })
 }
 
-// ConfirmPresence makes a waiting presence key count. The actor may change the device and has
-// proved presence, or is the gateway's host.
+// ConfirmPresence makes a waiting presence key count. The actor must be permitted to change the
+// device and have proved presence, or be the gateway's host.
 func (s *Service) ConfirmPresence(ctx context.Context, actor access.Principal, deviceID, sha256 string) (PresenceKey, error) {
 	dev, err := s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
 		if err := s.mayRevoke(actor, *dev); err != nil {
@@ -113,8 +114,8 @@ func (s *Service) ConfirmPresence(ctx context.Context, actor access.Principal, d
 	return dev.Presence, nil
 }
 
-// ResetPresence removes the presence key of a device, and returns it. The caller has checked that
-// the request comes from the gateway's host.
+// ResetPresence removes the presence key of a device, and returns it. The caller MUST have
+// checked that the request comes from the gateway's host.
 func (s *Service) ResetPresence(ctx context.Context, actor access.Principal, deviceID string) (was PresenceKey, err error) {
 	_, err = s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
 		if was = dev.Presence; len(was.Public) == 0 {
@@ -156,8 +157,9 @@ func (s *Service) changePresence(ctx context.Context, deviceID string, change fu
 	return dev, err
 }
 
-// PresenceKeys returns the devices visible to a principal whose presence key was registered or
-// removed in the last seven days, or waits to be confirmed: its own, and for an owner all.
+// PresenceKeys returns the devices whose presence key was registered or removed in the last
+// seven days, or waits for a confirmation. A principal gets its own devices, and an owner gets
+// all devices.
 func (s *Service) PresenceKeys(p access.Principal) []Device {
 	m, known := s.registry.Active(p)
 	since := s.now().Add(-noticePeriod)

@@ -26,8 +26,8 @@ func Prove(key crypto.Signer, what string) ([]byte, error) {
 	return signature, nil
 }
 
-// Proven reports whether a signature is Prove's, by the holder of a key that
-// ca.RequestKey accepts.
+// Proven reports whether a signature was created by Prove with the private key of pub, which
+// must be a key that ca.RequestKey accepts.
 func Proven(pub crypto.PublicKey, what string, signature []byte) bool {
 	message := []byte(proofPrefix + what)
 	switch k := pub.(type) {
@@ -40,6 +40,7 @@ func Proven(pub crypto.PublicKey, what string, signature []byte) bool {
 	return false
 }
 
-// LoginProof is the text that the holder of a session's key signs to get its certificate: with the
-// authorization code of a browser login, or with "" to query a login confirmed on another device.
+// LoginProof returns the text that the holder of a session's key signs to get its certificate.
+// It contains the authorization code of a browser login, or "" to query a login confirmed on
+// another device.
 func LoginProof(loginID, code string) string { return "login\x00" + loginID + "\x00" + code }

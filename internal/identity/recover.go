@@ -24,22 +24,23 @@ type Recovery struct {
 	Member string
 	// Request is the certificate request for the key of the new device.
 	Request []byte
-	// RevokeOld revokes the devices that the member has.
+	// RevokeOld revokes the member's existing devices.
 	RevokeOld bool
-	// AcceptLoss means that the actor has seen which members lose the ability to answer approvals.
+	// AcceptLoss means that the actor accepts that members lose the ability to answer approvals.
 	AcceptLoss bool
 }
 
-// Recovered holds the device, its certificate, and the devices revoked for it.
+// Recovered is the result of AddDevice: the device, its certificate, and the devices revoked
+// for it.
 type Recovered struct {
 	Device      Device
 	Certificate ca.Issued
 	Revoked     []Device
 }
 
-// AddDevice gives a member another device. The holder of the device acts as the member, so the
-// gateway's own host is required: actor is the daemon itself, or the local operator with the device
-// that palyrad keeps there (by is its id).
+// AddDevice adds another device to a member. The holder of the device acts as the member, so
+// that the gateway's own host is required. actor is the daemon itself, or the local operator
+// with the device that palyrad keeps there (by is its id).
 func (s *Service) AddDevice(ctx context.Context, actor access.Principal, by string, r Recovery) (Recovered, error) {
 	if err := s.permitted(ctx, change.AddDevice); err != nil {
 		return Recovered{}, err
@@ -142,14 +143,14 @@ func (s *Service) named(name string) (m access.Member, known bool, err error) {
 	return access.Member{}, false, nil
 }
 
-// Added returns the devices, newest last, that the gateway's host gave a member in the last seven
-// days and that are visible to a principal: its own, and for an owner all.
+// Added returns the devices, newest last, that the gateway's host added to a member in the last
+// seven days. A principal gets its own and its agents' devices, and an owner gets all devices.
 func (s *Service) Added(p access.Principal) []Device {
 	m, known := s.registry.Active(p)
 	since := s.now().Add(-noticePeriod)
 	first := map[access.Principal]bool{}
 	var list []Device
-	for _, d := range s.Devices() { // by id, and so by age
+	for _, d := range s.Devices() { // ordered by id, and therefore by age
 		if d.Session() {
 			continue
 		}

@@ -7,14 +7,14 @@ import (
 	"palyra/internal/core/change"
 )
 
-// errRehearsed ends a change that is only rehearsed, where it would become durable.
+// errRehearsed ends a rehearsed change at the point at which it would become durable.
 var errRehearsed = errors.New("identity: this is only a rehearsal")
 
 type rehearsalKey struct{}
 
-// Rehearse performs a change up to the point of making it durable, and returns it; nil if nothing
-// would change. It finds every error of the change, since it runs the same code. It discards a
-// certificate created meanwhile.
+// Rehearse performs a change up to the point at which it would become durable, and returns it;
+// nil if nothing would change. It finds every error of the change, because it runs the same
+// code. It discards a certificate created meanwhile.
 func Rehearse(ctx context.Context, try func(context.Context) error) (*Change, error) {
 	var planned *Change
 	err := try(context.WithValue(ctx, rehearsalKey{}, &planned))
@@ -24,8 +24,8 @@ func Rehearse(ctx context.Context, try func(context.Context) error) (*Change, er
 	return planned, err
 }
 
-// permitted returns nil if the change may be made now. A rehearsal needs no permit: it makes
-// no change.
+// permitted returns nil if the change may be made now. A rehearsal needs no permit, because it
+// makes no change.
 func (s *Service) permitted(ctx context.Context, kind change.Kind) error {
 	if _, rehearsal := ctx.Value(rehearsalKey{}).(**Change); rehearsal {
 		return nil
@@ -33,7 +33,8 @@ func (s *Service) permitted(ctx context.Context, kind change.Kind) error {
 	return s.guard.Check(ctx, kind)
 }
 
-// rehearsed reports whether a change is only rehearsed, and notes it then.
+// rehearsed reports whether a change is only rehearsed, and stores it for Rehearse in that
+// case.
 func rehearsed(ctx context.Context, c Change) bool {
 	planned, ok := ctx.Value(rehearsalKey{}).(**Change)
 	if ok {

@@ -21,7 +21,7 @@ const lockFile = ".lock"
 // ErrRenewing means that another process renews the bundle.
 var ErrRenewing = errors.New("another process renews the credential bundle")
 
-// lockPoll is the interval at which a lock held by another process is tried again.
+// lockPoll is the interval between attempts to acquire a lock held by another process.
 const lockPoll = 20 * time.Millisecond
 
 // Renewal configures the renewal of a bundle's key.
@@ -30,16 +30,18 @@ type Renewal struct {
 	// Due reports whether the bundle, as read under the lock, needs renewal: another process may
 	// have renewed it meanwhile.
 	Due func(Bundle) bool
-	// Wait waits for another process that renews; without it the error is ErrRenewing.
+	// Wait makes the renewal wait for another process that renews; otherwise the error is
+	// ErrRenewing.
 	Wait bool
-	// Certify gets a certificate for a request (PKCS #10, PEM), by the bundle as it is.
+	// Certify gets a certificate for a request (PKCS #10, PEM), with the current bundle.
 	Certify func(ctx context.Context, b Bundle, csr []byte) ([]*x509.Certificate, error)
 	// reached is called at each step, by tests.
 	reached func(step string)
 }
 
-// RenewBundle gives a bundle a new certified key, and returns the bundle. The old key is valid
-// until the new one is used, so an interruption at the gateway or here leaves a working bundle.
+// RenewBundle creates and certifies a new key for a bundle, and returns the bundle. The old key
+// is valid until the new one is used, so that an interruption at the gateway or here leaves a
+// working bundle.
 func RenewBundle(ctx context.Context, r Renewal) (b Bundle, err error) {
 	if r.reached == nil {
 		r.reached = func(string) {}

@@ -35,7 +35,7 @@ type Config struct {
 	Authority *ca.Authority
 	Store     Store
 	Registry  *access.Registry
-	// Guard permits changes that take two people; nil permits none of them.
+	// Guard permits changes that require two people; nil permits none of them.
 	Guard change.Guard
 	// Now is the clock; nil means time.Now. Rand generates device ids; nil means crypto/rand.
 	Now  func() time.Time
@@ -61,9 +61,9 @@ type Service struct {
 	verified map[[32]byte]verifiedLeaf
 	history  provenance.History
 	bindings map[person]access.Principal
-	// restoredAt is when the gateway was restored from a backup; zero for never.
+	// restoredAt is the time at which the gateway was restored from a backup; zero for never.
 	restoredAt time.Time
-	// lastUse is when devices were last used, since the start.
+	// lastUse is the time of each device's last use since the start.
 	lastUse map[string]time.Time
 	// renewals counts the renewals of the last hour by device; s.changing guards them.
 	renewals map[string]renewals
@@ -133,17 +133,17 @@ func (s *Service) Devices() []Device {
 	return list
 }
 
-// OnChange registers the call that passes the members to policy. It runs after a change of a member
-// and before its open work ends, so that no work starts in between with the previous state.
-// Register before serving.
+// OnChange registers the function that passes the members to policy. It runs after a change of
+// a member and before the member's open work ends, so that no work starts in between with the
+// previous state. Register before serving.
 func (s *Service) OnChange(fn func(ctx context.Context, actor access.Principal) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onChange = fn
 }
 
-// OnOwner registers the function that is called for an agent that gets another owner or is removed.
-// The events that it returns are committed with that change. Register before serving.
+// OnOwner registers the function that is called for an agent that gets another owner or is
+// removed. The events that it returns are committed with that change. Register before serving.
 func (s *Service) OnOwner(fn func(ctx context.Context, actor, agent access.Principal) ([]event.Draft, error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,27 +169,28 @@ func (s *Service) ownershipEnds(ctx context.Context, actor access.Principal, c C
 	return list, nil
 }
 
-// OnEnd registers a call for every device that was revoked, or whose member was disabled or lost
-// permissions, so that its live streams can end; the error contains the reason. Register before
-// serving.
+// OnEnd registers a function that is called for every device that was revoked, or whose member
+// was disabled or lost permissions, so that the device's live streams can end. The error
+// contains the reason. Register before serving.
 func (s *Service) OnEnd(fn func(Device, *reason.Error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.watchers = append(s.watchers, fn)
 }
 
-// OnCut registers a call for every member that was disabled or removed, or lost permissions, so
-// that work authorised by credentials other than its devices can end. Register before serving.
+// OnCut registers a function that is called for every member that was disabled or removed, or
+// lost permissions, so that work authorized by credentials other than its devices can end.
+// Register before serving.
 func (s *Service) OnCut(fn func(access.Principal, *reason.Error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.onCut = append(s.onCut, fn)
 }
 
-// apply makes a change durable and then visible. The caller holds s.changing. Once started it
-// completes: a disconnecting caller must not leave memory behind the store.
+// apply makes a change durable and then visible. The caller holds s.changing. A started change
+// completes even if the caller disconnects: otherwise the memory could differ from the store.
 //
-// The effect of a change on members is added to their history only here, so that every change is
+// Only apply adds the effect of a change on members to their history, so that every change is
 // recorded. Only an owner's consent enables an agent that waits for it.
 func (s *Service) apply(ctx context.Context, actor access.Principal, c Change) error {
 	if err := ctx.Err(); err != nil {
@@ -245,8 +246,8 @@ func (s *Service) reach() {
 	s.registry.Reach(Reachable(s.Devices(), bound))
 }
 
-// Reachable returns the members with a device. A member bound to a login can have one at any time:
-// otherwise every ended session would change the set of approvers.
+// Reachable returns the members with a device. A member bound to a login counts as having one,
+// because otherwise every ended session would change the set of approvers.
 func Reachable(devices []Device, bound []access.Principal) map[access.Principal]bool {
 	reachable := map[access.Principal]bool{}
 	for _, p := range bound {

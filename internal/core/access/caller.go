@@ -51,7 +51,7 @@ func (r Role) For(k Kind) bool {
 	}
 }
 
-// Surface is where a vote or a call came from.
+// Surface is the kind of interface that a vote or a call came from.
 type Surface string
 
 // The surfaces.
@@ -71,8 +71,8 @@ const (
 // Transport is how a caller reached the gateway.
 type Transport string
 
-// TransportSocket is the Unix socket on the gateway's host. What comes over it is
-// neither paired nor present: the system said whose process it was, and no key did.
+// TransportSocket is the Unix socket on the gateway's host. Its callers are neither paired nor
+// present: the operating system identifies the user of the process, and no key is involved.
 const TransportSocket Transport = "socket"
 
 // SurfaceHeader is the header with which a client may name its kind: "cli". It is unverified, and
@@ -86,28 +86,29 @@ type Permission string
 // Member is a known principal: a user, or an agent that acts for one.
 type Member struct {
 	Principal Principal `json:"principal"`
-	// Owner is the user an agent acts on behalf of; zero for a user.
+	// Owner is the user that an agent acts on behalf of; zero for a user.
 	Owner    Principal `json:"owner"`
 	Roles    []Role    `json:"roles"`
 	Disabled bool      `json:"disabled"`
 	// NoDevice is true for a member whose devices are all revoked. The Registry sets it from the
 	// known devices and ignores the value passed to Put.
 	NoDevice bool `json:"no_device,omitempty"`
-	// AwaitsConsent is true for an agent whose owner has not agreed yet that it acts
-	// in their name.
+	// AwaitsConsent is true for an agent whose owner has not yet agreed that the agent acts in
+	// their name.
 	AwaitsConsent bool `json:"awaits_consent,omitempty"`
 	// CreatedAt is in UTC.
 	CreatedAt time.Time `json:"created_at"`
-	// RemovedAt is zero unless the member was removed, in UTC. It stays known, since
-	// the journal, votes and grants name it; it is disabled, and never comes back.
+	// RemovedAt is the time of removal in UTC, zero for a member that was not removed. A removed
+	// member remains known, because the journal, votes and grants name it. It is disabled
+	// permanently.
 	RemovedAt time.Time `json:"removed_at,omitzero"`
 }
 
 // Removed reports whether m was removed for good.
 func (m Member) Removed() bool { return !m.RemovedAt.IsZero() }
 
-// Waiting is why a member that awaits consent may not act; its reason is
-// Unauthenticated.
+// Waiting returns the error for a member that may not act because it awaits consent. Its reason
+// is Unauthenticated.
 func (m Member) Waiting() *reason.Error {
 	return reason.Errorf(reason.Unauthenticated, "%s waits for the consent of %s", m.Principal, m.Owner).
 		WithRemedy("%s agrees that it acts in their name: `palyra members consent %s`.", m.Owner, m.Principal)
@@ -116,15 +117,15 @@ func (m Member) Waiting() *reason.Error {
 // Holds reports whether m has the role and is not disabled.
 func (m Member) Holds(r Role) bool { return !m.Disabled && slices.Contains(m.Roles, r) }
 
-// CanVote reports whether m could cast a vote if policy let it: a user that is not
+// CanVote reports whether m could cast a vote if policy permits it: m is a user that is not
 // disabled and has a device.
 func (m Member) CanVote() bool {
 	return m.Principal.Kind == KindUser && !m.Disabled && !m.NoDevice
 }
 
-// Decides reports whether m is an approver: it can vote and holds a role that does. A single
+// Decides reports whether m is an approver: it can vote and holds a role that decides. A single
 // approver also answers their own calls; with two or more, another approver must. An operator's
-// policies may permit further approvers (package policy); no other place defines approvers.
+// policies may permit further approvers (package policy); no other code defines approvers.
 func (m Member) Decides() bool {
 	return m.CanVote() && slices.ContainsFunc(m.Roles, Role.Decides)
 }
@@ -132,26 +133,26 @@ func (m Member) Decides() bool {
 // Decides reports whether the default policies let the role answer approvals.
 func (r Role) Decides() bool { return r == RoleOwner || r == RoleAdmin || r == RoleOperator }
 
-// Caller is an authenticated principal together with how it came in. It is
-// made from a credential, never from a header or a message field.
+// Caller is an authenticated principal, with its credential, surface and transport. It is
+// created from a credential, never from a header or a message field.
 type Caller struct {
 	Principal Principal `json:"principal"`
-	// OnBehalfOf is the user that answers for the call: the principal itself
-	// when it is a user, the owner when it is an agent.
+	// OnBehalfOf is the user responsible for the call: the principal itself if it is a user, the
+	// owner if it is an agent.
 	OnBehalfOf Principal `json:"on_behalf_of"`
 	Roles      []Role    `json:"roles"`
-	// DeviceID is the ULID of the credential: of the device whose certificate was presented, or of
-	// the token. One field for both ends sessions, streams and runs with a revoked credential of
-	// either kind.
+	// DeviceID is the ULID of the device whose certificate was presented, or of the token. Both
+	// share this field, so that revoking a credential of either kind ends its sessions, streams
+	// and runs.
 	DeviceID string  `json:"device_id"`
 	Surface  Surface `json:"surface"`
 	// Paired is true for a device that holds its own key and certificate.
 	Paired bool `json:"paired"`
-	// Present is true when the person proved to be there: of votes alone, by the proof
-	// that each carries (docs/identity.md). No credential makes it true.
+	// Present is true when the person proved their presence. Only votes can have it, by the proof
+	// that each vote carries (docs/identity.md); no credential sets it.
 	Present bool `json:"present"`
-	// Transport is TransportSocket for a caller on the local operator's socket; "" for
-	// one that came over TLS.
+	// Transport is TransportSocket for a caller on the local operator's socket, "" for a caller
+	// over TLS.
 	Transport Transport `json:"transport,omitempty"`
 	// Address is the peer's network address, for rate limits and logs.
 	Address string `json:"-"`
@@ -159,8 +160,8 @@ type Caller struct {
 	Token *TokenBounds `json:"-"`
 }
 
-// Caller is the caller that a credential of the member stands for, whose device or
-// token has the id.
+// Caller returns the caller that a credential of the member represents. deviceID is the id of
+// the device or token.
 func (m Member) Caller(deviceID string) Caller {
 	c := Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, DeviceID: deviceID}
 	if m.Principal.Kind == KindAgent {
@@ -169,9 +170,9 @@ func (m Member) Caller(deviceID string) Caller {
 	return c
 }
 
-// Reduced returns the reason why work started by c must stop, where now is the caller that its
-// credential currently represents: another member, a delegate of another user, or a member that
-// lost a role. Its reason is Unauthenticated.
+// Reduced returns an error if work started by c must stop. now is the caller that the
+// credential currently represents. Work must stop if now is another member, acts for another
+// user, or lacks a role of c. The error's reason is Unauthenticated.
 func (c Caller) Reduced(now Caller) error {
 	same := now.Principal == c.Principal && now.OnBehalfOf == c.OnBehalfOf
 	if same && !slices.ContainsFunc(c.Roles, func(r Role) bool { return !slices.Contains(now.Roles, r) }) {

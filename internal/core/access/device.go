@@ -13,8 +13,8 @@ func WithDevice(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, deviceKey{}, id)
 }
 
-// DeviceOf returns the device that made the request, "" for none: a command on the
-// gateway's host while no palyrad runs, or palyrad itself.
+// DeviceOf returns the device that made the request. It is "" for a command on the gateway's
+// host while no palyrad runs, and for palyrad itself.
 func DeviceOf(ctx context.Context) string {
 	id, _ := ctx.Value(deviceKey{}).(string)
 	return id

@@ -1,7 +1,7 @@
 package access
 
-// The permissions that the gateway asks about, each a Cedar action. The
-// vocabulary has more, for policies that are written ahead.
+// The permissions that the gateway checks, each a Cedar action. The vocabulary has further
+// actions, for policies that are written in advance.
 const (
 	PermToolList           Permission = "tool.list"
 	PermToolCall           Permission = "tool.call"
@@ -68,7 +68,7 @@ var NeverByToken = []Permission{
 	PermVaultPut, PermVaultGet, PermVaultDelete, PermVaultRekey, PermWorkspaceUndo,
 }
 
-// Permissions are all of them.
+// Permissions lists all permissions.
 var Permissions = []Permission{
 	PermToolList, PermToolCall, PermToolEvaluate, PermHookReport, PermDaemonStatus, PermConfigRead, PermApprovalRead, PermApprovalDecide, PermApprovalExport,
 	PermApprovalGrantBroad, PermGrantRead, PermGrantRevoke, PermPolicyRead, PermPolicyCheck, PermPolicyExplain, PermPolicySnapshot,

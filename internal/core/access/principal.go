@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// Kind is the sort of a principal.
+// Kind is the kind of a principal.
 type Kind string
 
 // The kinds of principals.
@@ -27,7 +27,7 @@ var kinds = []Kind{KindUser, KindAgent, KindDevice, KindNode, KindService}
 
 var nameForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-// Principal is an actor, written "kind:name". The zero value is no principal.
+// Principal is an actor, written "kind:name". The zero value is not a valid principal.
 type Principal struct {
 	Kind Kind
 	Name string

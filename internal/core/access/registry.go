@@ -14,8 +14,8 @@ type MemberStore interface {
 	Members(ctx context.Context) ([]Member, error)
 }
 
-// Registry keeps all members in memory, so that no decision waits for the disk. It
-// is safe for concurrent use and returns copies.
+// Registry keeps all members in memory, so that no decision waits for the disk. It is safe for
+// concurrent use, and returns copies.
 type Registry struct {
 	store MemberStore
 	roles []Role
@@ -31,8 +31,8 @@ type Registry struct {
 	next      int
 }
 
-// NewRegistry loads the members from store. Declared are the roles that the
-// operator added to the built-in ones.
+// NewRegistry loads the members from store. declared lists the roles that the operator added to
+// the built-in ones.
 func NewRegistry(ctx context.Context, store MemberStore, declared []Role) (*Registry, error) {
 	r := &Registry{
 		store: store, roles: slices.Clone(BuiltinRoles),
@@ -100,7 +100,7 @@ func (r *Registry) Get(p Principal) (Member, bool) {
 	return r.copied(m), ok
 }
 
-// copied is a member as callers get it. The caller holds mu.
+// copied returns a copy of m for callers, with NoDevice set. The caller holds mu.
 func (r *Registry) copied(m Member) Member {
 	m = m.clone()
 	m.NoDevice = r.reachable != nil && !r.reachable[m.Principal]
@@ -125,9 +125,9 @@ func (r *Registry) Roles() []Role { return slices.Clone(r.roles) }
 // HasRole reports whether the role is built in or declared.
 func (r *Registry) HasRole(role Role) bool { return slices.Contains(r.roles, role) }
 
-// Active returns a member if it may act now: it is known and not disabled, and so is its owner, who
-// has consented. An agent without an owner may not act. A member for which only the consent is
-// missing is returned with false and marked as such.
+// Active returns a member if it may act now: it and its owner are known and not disabled, and
+// the owner has consented. An agent without an owner may not act. If only the consent is
+// missing, Active returns the member, with AwaitsConsent set, and false.
 func (r *Registry) Active(p Principal) (Member, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -160,7 +160,7 @@ func (r *Registry) Subscribe(fn func()) (cancel func()) {
 	}
 }
 
-// tell runs outside mu, so that a watcher can read the change.
+// tell calls the watchers without holding mu, so that they can read the change.
 func (r *Registry) tell() {
 	r.mu.RLock()
 	ids := make([]int, 0, len(r.watchers))

@@ -12,7 +12,7 @@ import (
 	"github.com/godbus/dbus/v5"
 )
 
-// System is the address of the system's bus.
+// System returns the address of the system bus.
 func System() string {
 	if at := os.Getenv("DBUS_SYSTEM_BUS_ADDRESS"); at != "" {
 		return at
@@ -28,8 +28,8 @@ func Session(env func(string) string) string {
 	return "unix:path=/run/user/" + strconv.Itoa(os.Geteuid()) + "/bus"
 }
 
-// Connect opens the first of the addresses (separated by semicolons) at which a bus answers, and
-// authenticates as this user. ctx limits this; the connection lasts until it is closed.
+// Connect opens the first of the addresses (separated by semicolons) where a bus answers, and
+// authenticates as this user. ctx limits the attempt, not the lifetime of the connection.
 //
 // Only sockets of this machine are used, although the specification also has addresses that connect
 // to a host or start a program.
@@ -58,7 +58,7 @@ func connect(ctx context.Context, address string) (*dbus.Conn, error) {
 		_ = raw.Close()
 		return nil, err
 	}
-	// Neither of these two takes a context.
+	// Neither Auth nor Hello takes a context.
 	inTime := context.AfterFunc(ctx, func() { _ = raw.Close() })
 	if err = conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err == nil {
 		err = conn.Hello()
@@ -73,7 +73,7 @@ func connect(ctx context.Context, address string) (*dbus.Conn, error) {
 	return conn, nil
 }
 
-// socketOf is the file of an address, with "@" before an abstract name.
+// socketOf returns the socket path of an address, with "@" before an abstract name.
 func socketOf(address string) (string, error) {
 	rest, local := strings.CutPrefix(address, "unix:")
 	if local {

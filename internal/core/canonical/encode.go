@@ -16,32 +16,32 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Shaped is implemented by a json.Marshaler that is written as another value: its
-// MarshalJSON returns json.Marshal of its Shape. Here, that value is encoded in place.
+// Shaped is implemented by a json.Marshaler whose MarshalJSON returns json.Marshal of its
+// Shape. This package encodes the Shape directly.
 type Shaped interface {
 	json.Marshaler
 	Shape() any
 }
 
-// encoder writes a Go value in RFC 8785 form in one pass. It is a fast path for json.Marshal and
-// rewriting its output, for the types of the gateway's own records. If it returns false, the slow
-// path is used: only that reports the defect of a value.
+// encoder writes a Go value in RFC 8785 form in one pass. It is a fast path for the types of
+// the gateway's own records. Its methods return false for other values: the caller then uses
+// json.Marshal and rewrites its output, which also reports the defects of a value.
 type encoder struct {
-	rewriter // of the texts that stand in the value
+	rewriter // rewrites the JSON texts in the value
 	depth    int
 }
 
-// encoders are for use again. What one wrote is copied before it is given back, and
-// one that has become large is not kept.
+// encoders is a pool of encoders. Their output is copied before they return to it, and large
+// encoders are not kept.
 var encoders = sync.Pool{New: func() any { return new(encoder) }}
 
-// inOnePass calls use with the RFC 8785 form of v, which is good until use returns. It
-// returns false, and calls nothing, for a value that takes json.Marshal.
+// inOnePass calls use with the RFC 8785 form of v, which is valid until use returns. It returns
+// false, without calling use, for a value that requires json.Marshal.
 func inOnePass(v any, use func(text []byte)) bool {
 	const kept = 64 << 10
 	e, ok := encoders.Get().(*encoder)
 	if !ok || !e.any(reflect.ValueOf(v)) {
-		return false // e may be in the middle of anything
+		return false // e is dropped, as its state is undefined
 	}
 	use(e.out)
 	if cap(e.out)+cap(e.scratch) <= kept {
@@ -51,10 +51,10 @@ func inOnePass(v any, use func(text []byte)) bool {
 	return true
 }
 
-// encode writes the value of one type.
+// encode writes a value of one type. It returns false if the value requires json.Marshal.
 type encode func(e *encoder, v reflect.Value) bool
 
-// encodes has the encode of each type that was seen.
+// encodes caches the encode function of each type.
 var encodes sync.Map
 
 func encodeOf(t reflect.Type) encode {
@@ -66,7 +66,7 @@ func encodeOf(t reflect.Type) encode {
 	return made
 }
 
-// later is encodeOf when it is first used: a type may have itself in it.
+// later defers encodeOf to the first use, because a type may contain itself.
 func later(t reflect.Type) func() encode {
 	return sync.OnceValue(func() encode { return encodeOf(t) })
 }
@@ -81,8 +81,8 @@ var (
 	zeroingType = reflect.TypeFor[interface{ IsZero() bool }]()
 )
 
-// newEncode asks what encoding/json asks, in its order. A pointer to what can be
-// encoded by a method is the same as that, but for nil.
+// newEncode makes the same checks as encoding/json, in the same order. A pointer to a type with
+// a method for encoding is encoded like that type, except for nil.
 func newEncode(t reflect.Type) encode {
 	switch {
 	case t == rawType:
@@ -102,7 +102,7 @@ func newEncode(t reflect.Type) encode {
 	case t.Implements(textType) && !reflect.PointerTo(t).Implements(jsonType):
 		return (*encoder).textMarshaler
 	case reflect.PointerTo(t).Implements(jsonType) || reflect.PointerTo(t).Implements(textType):
-		return giveUp // it depends on whether the value has an address
+		return giveUp // the encoding depends on whether the value is addressable
 	}
 	return kindEncode(t)
 }
@@ -135,7 +135,7 @@ func kindEncode(t reflect.Type) encode {
 
 func giveUp(*encoder, reflect.Value) bool { return false }
 
-// any encodes a value by the type that it has.
+// any encodes a value by its dynamic type.
 func (e *encoder) any(v reflect.Value) bool {
 	if !v.IsValid() {
 		return e.null()
@@ -148,8 +148,8 @@ func (e *encoder) null() bool {
 	return true
 }
 
-// deeper counts a level of nesting in, pointers among them: a value may point at
-// itself. The caller counts it out, unless that gives up.
+// deeper enters a level of nesting, and reports whether MaxDepth permits it. Pointers are
+// levels, because a value may point to itself. The caller decrements depth, except on failure.
 func (e *encoder) deeper() bool {
 	e.depth++
 	return e.depth <= MaxDepth
@@ -176,8 +176,8 @@ func (e *encoder) bool(v reflect.Value) bool {
 	return true
 }
 
-// exact is the limit of the integers that are written as they are: below, a double
-// holds each, and prints it without an exponent.
+// exact bounds the integers that are written as they are: a double holds each smaller integer
+// exactly and prints it without an exponent.
 const exact = 1e15
 
 func (e *encoder) int(v reflect.Value) bool {
@@ -192,7 +192,7 @@ func (e *encoder) uint(v reflect.Value) bool {
 	return n < exact
 }
 
-// float leaves infinities, which have no form, to encoding/json.
+// float returns false for NaN and infinities, for which encoding/json reports an error.
 func (e *encoder) float(v reflect.Value) bool {
 	f := v.Float()
 	switch {
@@ -206,7 +206,7 @@ func (e *encoder) float(v reflect.Value) bool {
 	return true
 }
 
-// number writes an integer that was read.
+// number writes a json.Number that is an integer.
 func (e *encoder) number(v reflect.Value) bool {
 	text := v.String()
 	if text == "" {
@@ -222,8 +222,8 @@ func (e *encoder) string(v reflect.Value) bool {
 	return true
 }
 
-// quote writes a string. Like encoding/json it writes a replacement character for
-// each byte that is not UTF-8.
+// quote writes a string. Like encoding/json, it writes a replacement character for each byte
+// that is not valid UTF-8.
 func (e *encoder) quote(s string) {
 	e.out = append(e.out, '"')
 	from := len(e.out)
@@ -235,7 +235,7 @@ func (e *encoder) quote(s string) {
 	e.out = append(e.out, '"')
 }
 
-// crooked writes what stands in a string that is not straight.
+// crooked writes the rest of a string, from the first byte that is not straight.
 func (e *encoder) crooked(s string) {
 	const hex = "0123456789abcdef"
 	from := 0
@@ -297,8 +297,7 @@ func (e *encoder) json(text []byte) bool {
 	return whole
 }
 
-// method is what v has the methods of a type by: its address, if it has one, which
-// spares a copy.
+// method returns v as an interface: its address if v is addressable, which avoids a copy.
 func method[T any](v reflect.Value) T {
 	if v.CanAddr() {
 		v = v.Addr()
@@ -326,8 +325,8 @@ func (e *encoder) shape(v reflect.Value) bool {
 	return true
 }
 
-// shaped reports whether a type defines its own encoding. An embedded struct, whose methods the
-// type inherits, may differ.
+// shaped reports whether a type defines its own Shape. A type that embeds a Shaped struct could
+// inherit the Shape of that struct.
 func shaped(t reflect.Type) bool {
 	if !t.Implements(shapedType) {
 		return false
@@ -400,8 +399,8 @@ type entry struct {
 	value reflect.Value
 }
 
-// mapEncode knows maps whose keys are strings in ASCII: their bytes and their UTF-16
-// code units have the same order.
+// mapEncode supports maps whose keys are ASCII strings: the order of their bytes equals the
+// order of their UTF-16 code units.
 func mapEncode(t reflect.Type) encode {
 	if t.Key().Kind() != reflect.String {
 		return giveUp
@@ -432,8 +431,8 @@ func mapEncode(t reflect.Type) encode {
 	}
 }
 
-// entriesOf returns the members of a map by their names. Their values stand in one list
-// of a type, which has an address; no encode asks whether they had one before.
+// entriesOf returns the members of a map, sorted by name. It copies their values into a slice
+// of the type list, which makes them addressable; no encode depends on that.
 func entriesOf(v reflect.Value, list reflect.Type) (entries []entry, ok bool) {
 	entries = make([]entry, 0, v.Len())
 	values, key := reflect.MakeSlice(list, v.Len(), v.Len()), reflect.New(v.Type().Key()).Elem()

@@ -38,8 +38,7 @@ func String(text []byte) (string, error) {
 	return string(raw), err
 }
 
-// ValueLength returns the length in bytes of the JSON value that text begins
-// with.
+// ValueLength returns the length in bytes of the JSON value at the start of text.
 func ValueLength(text []byte) (int, error) {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text))
 	if err := dec.SkipValue(); err != nil {

@@ -1,9 +1,9 @@
-// Package canonical reads JSON strictly and writes it in the one form that
-// digests are taken of: RFC 8785, the JSON Canonicalization Scheme.
+// Package canonical reads JSON strictly and writes it in RFC 8785 form (JSON Canonicalization
+// Scheme), the only form over which digests are computed.
 //
-// What two parsers could read in two ways is refused, not repaired: duplicate
-// keys, invalid UTF-8, lone surrogates, NUL characters, numbers that a double
-// cannot hold exactly, and nesting beyond MaxDepth.
+// Text that two parsers could read differently is refused, not repaired: duplicate keys,
+// invalid UTF-8, lone surrogates, NUL characters, numbers that a double cannot hold exactly,
+// and nesting beyond MaxDepth.
 package canonical
 
 import (
@@ -30,7 +30,7 @@ const (
 	MaxSize = 1 << 20
 )
 
-// The ways in which a text is refused; errors.Is tells them apart.
+// The errors of refused texts, for errors.Is.
 var (
 	ErrSyntax       = errors.New("not valid JSON")
 	ErrTooLarge     = errors.New("JSON text is larger than 1 MiB")
@@ -41,9 +41,8 @@ var (
 	ErrNumber       = errors.New("number does not survive a double")
 )
 
-// JSON returns the RFC 8785 form of one JSON value of at most MaxSize bytes.
-// The error says where the text is wrong and wraps one of the package's
-// errors.
+// JSON returns the RFC 8785 form of one JSON value of at most MaxSize bytes. The error gives
+// the position of the defect and wraps one of the package's errors.
 func JSON(text []byte) ([]byte, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(text))
@@ -64,8 +63,8 @@ func JSON(text []byte) ([]byte, error) {
 	return value, nil
 }
 
-// Marshal encodes a Go value and returns its RFC 8785 form. It is for values
-// that the gateway makes itself and has no size limit.
+// Marshal encodes a Go value and returns its RFC 8785 form. It is for values that the gateway
+// creates, and has no size limit.
 func Marshal(v any) ([]byte, error) {
 	var out []byte
 	if inOnePass(v, func(text []byte) { out = bytes.Clone(text) }) {
@@ -94,7 +93,7 @@ func Digest(text []byte) string {
 	return string(digest[:])
 }
 
-// DigestOf is Digest over Marshal.
+// DigestOf returns the Digest of Marshal(v).
 func DigestOf(v any) (string, error) {
 	var digest string
 	if inOnePass(v, func(text []byte) { digest = Digest(text) }) {
@@ -170,9 +169,8 @@ func syntaxError(err error) error {
 	return fmt.Errorf("%w: %s", kind, strings.TrimPrefix(err.Error(), "jsontext: "))
 }
 
-// roundTrips reports whether the decimal text names exactly the value that
-// the double nearest to it prints as: 0.1 and 1e2 do, 9007199254740993 and
-// 1e400 do not.
+// roundTrips reports whether the decimal text has exactly the value that the nearest double
+// prints as: 0.1 and 1e2 do, 9007199254740993 and 1e400 do not.
 func roundTrips(text string) bool {
 	f, err := strconv.ParseFloat(text, 64)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 // field is a member of a struct.
 type field struct {
 	index int
-	// within are the fields of that field, for a struct that is embedded.
+	// within is the path of field indexes below index, for a field of an embedded struct.
 	within []int
-	// name is in quotes, with the colon.
+	// name is quoted, and ends with the colon.
 	name      []byte
 	omitEmpty bool
 	omitZero  func(reflect.Value) bool
@@ -28,7 +28,7 @@ func structEncode(t reflect.Type) encode {
 	slices.SortFunc(fields, func(a, b field) int { return bytes.Compare(unquoted(a), unquoted(b)) })
 	for i := 1; i < len(fields); i++ {
 		if bytes.Equal(fields[i-1].name, fields[i].name) {
-			return giveUp // one hides the other, or both each other
+			return giveUp // one field hides the other, or they hide each other
 		}
 	}
 	return func(e *encoder, v reflect.Value) bool {
@@ -63,8 +63,8 @@ func structEncode(t reflect.Type) encode {
 
 func unquoted(f field) []byte { return f.name[1 : len(f.name)-len(`":`)] }
 
-// membersOf lists the members of a struct that stands within another at a place; ok is
-// false where encoding/json has rules that are not known here.
+// membersOf lists the members of a struct, whose index path in the outermost struct is at. ok
+// is false if a rule of encoding/json applies that this package does not implement.
 func membersOf(t reflect.Type, at []int) (fields []field, ok bool) {
 	for i := range t.NumField() {
 		sf := t.Field(i)
@@ -95,7 +95,7 @@ func membersOf(t reflect.Type, at []int) (fields []field, ok bool) {
 	return fields, true
 }
 
-// memberOf is the member that an exported field becomes.
+// memberOf returns the member that represents an exported field.
 func memberOf(sf reflect.StructField, name, options string) (f field, ok bool) {
 	if name == "" {
 		name = sf.Name
@@ -122,8 +122,8 @@ func memberOf(sf reflect.StructField, name, options string) (f field, ok bool) {
 	return f, true
 }
 
-// zeroOf returns what says whether a value is zero, nil for types whose methods are
-// called in another way.
+// zeroOf returns the function that reports whether a value is zero. It returns nil for types
+// whose IsZero method encoding/json calls by other rules.
 func zeroOf(t reflect.Type) func(reflect.Value) bool {
 	switch {
 	case t == timeType:
@@ -144,7 +144,7 @@ func zeroOf(t reflect.Type) func(reflect.Value) bool {
 	return reflect.Value.IsZero
 }
 
-// empty is what encoding/json takes for empty.
+// empty reports whether encoding/json considers the value empty.
 func empty(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Array, reflect.Map, reflect.Slice, reflect.String:

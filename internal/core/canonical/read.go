@@ -16,14 +16,13 @@ import (
 	"palyra/internal/core/text"
 )
 
-// ErrSpelling is a member that differs only in case from one that is read.
+// ErrSpelling is returned for an object key that differs only in case from a field's name.
 var ErrSpelling = errors.New("object key differs only in case from one that is read")
 
-// Read is json.Unmarshal for external text: a member counts only under its exact name.
-// encoding/json matches the names of struct fields without regard to case, and the last of several
-// counts: {"action":"decline","ACTION":"accept"} would be read as accept, where other readers of
-// the same text see decline. Its errors are the errors of Names and of json.Unmarshal. It has no
-// size limit.
+// Read is json.Unmarshal for external text: a member matches a field only by its exact name.
+// encoding/json matches the names of struct fields without regard to case, and the last match
+// wins. It would read {"action":"decline","ACTION":"accept"} as accept, where other parsers
+// read decline. The errors are those from Names and json.Unmarshal. Read has no size limit.
 func Read(text []byte, into any) error {
 	if err := Names(text, into); err != nil {
 		return err
@@ -31,17 +30,15 @@ func Read(text []byte, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// Names checks the keys of a JSON value against the type of as, the way encoding/json would
-// decode the one into the other. In an object that becomes a struct, a key that differs only
-// in case (simple case folding) from the name of a field is refused, and so is a key that
-// occurs twice there or in an object that becomes a map. Other keys may be there. A value
-// that becomes an interface or json.RawMessage is left to its own reader.
+// Names checks the keys of a JSON value against the type of as, as encoding/json would decode
+// it. In an object for a struct, it refuses a key that differs only in case (simple case
+// folding) from the name of a field. It also refuses duplicate keys in objects for structs and
+// maps. Unknown keys are permitted. Values for an interface or json.RawMessage are not checked.
 func Names(text []byte, as any) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(text), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	return checkNames(dec, reflect.TypeOf(as))
 }
 
-// checkNames reads one value.
 func checkNames(dec *jsontext.Decoder, t reflect.Type) error {
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -104,8 +101,8 @@ func checkObject(dec *jsontext.Decoder, t reflect.Type) error {
 	return nil
 }
 
-// memberType returns the type of a member of an object that becomes a t, nil for one that is
-// not read.
+// memberType returns the type of a member of an object for a t, or nil for a member that is not
+// read.
 func memberType(t reflect.Type, name string) (reflect.Type, error) {
 	if t.Kind() == reflect.Map {
 		return t.Elem(), nil
@@ -120,7 +117,7 @@ func memberType(t reflect.Type, name string) (reflect.Type, error) {
 	return nil, nil
 }
 
-// fieldNames are the names that encoding/json reads of a struct.
+// fieldNames are the JSON names of a struct's fields.
 type fieldNames struct {
 	types  map[string]reflect.Type
 	folded map[string]string

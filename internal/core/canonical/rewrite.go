@@ -5,10 +5,10 @@ import (
 	"slices"
 )
 
-// rewrite returns the RFC 8785 form of text, which must be one JSON value. It is a fast path for
-// the gateway's own records: compact text, integers below 10^15, member names in plain ASCII. ok is
-// false for everything else, valid JSON or not: the caller then uses the library, which takes
-// several times as long.
+// rewrite returns the RFC 8785 form of text, which must be one JSON value. It is a fast path
+// for the gateway's own records: compact text, integers below 10^15, member names in plain
+// ASCII. ok is false for all other texts, valid JSON or not. The caller then uses the library,
+// which takes several times as long.
 func rewrite(text []byte) (out []byte, ok bool) {
 	w := rewriter{in: text, out: make([]byte, 0, len(text))}
 	if !w.value(0) || len(w.in) > 0 {
@@ -17,19 +17,19 @@ func rewrite(text []byte) (out []byte, ok bool) {
 	return w.out, true
 }
 
-// rewriter moves from in to out.
+// rewriter copies a text from in to out.
 type rewriter struct {
 	in, out []byte
-	// scratch holds the members of an object while they are put in order.
+	// scratch holds the members of an object while they are sorted.
 	scratch []byte
 }
 
-// member is where a member of an object is in out: its name, in quotes, is
-// out[start:colon], and its value ends at end. The type is small, since every open
-// object has several of them on the stack.
+// member gives the position of an object's member in out. Its name, in quotes, is
+// out[start:colon], and its value ends at end. The type is small, because every open object has
+// several on the stack.
 type member struct{ start, colon, end int }
 
-// value moves one value; false means that it is not one of the plain ones.
+// value moves one value. It returns false if the fast path does not support the value.
 func (w *rewriter) value(depth int) bool {
 	if len(w.in) == 0 {
 		return false
@@ -57,7 +57,7 @@ func (w *rewriter) move(n int) {
 	w.in = w.in[n:]
 }
 
-// mark moves one byte if it comes next.
+// mark moves the next byte if it is c.
 func (w *rewriter) mark(c byte) bool {
 	if len(w.in) == 0 || w.in[0] != c {
 		return false
@@ -74,15 +74,14 @@ func (w *rewriter) literal(word string) bool {
 	return true
 }
 
-// integer moves one that integerLength knows.
+// integer moves an integer that integerLength accepts.
 func (w *rewriter) integer() bool {
 	n := integerLength(w.in)
 	w.move(n)
 	return n > 0
 }
 
-// text moves a string. What encoding/json escapes for the sake of HTML is
-// written plainly.
+// text moves a string, and undoes the HTML escapes of encoding/json.
 func (w *rewriter) text() bool {
 	w.move(1)
 	for {
@@ -101,8 +100,8 @@ func (w *rewriter) text() bool {
 	}
 }
 
-// escape moves one escape sequence that RFC 8785 writes in the same way, or
-// one of encoding/json's for HTML.
+// escape moves one escape sequence that RFC 8785 writes in the same way, or undoes one of
+// encoding/json's HTML escapes.
 func (w *rewriter) escape() bool {
 	if n := escapeLength(w.in); n > 0 {
 		w.move(n)
@@ -172,15 +171,15 @@ func (w *rewriter) object(depth int) bool {
 	return w.order(members)
 }
 
-// name moves a member's name that nameLength knows.
+// name moves a member's name that nameLength accepts.
 func (w *rewriter) name() bool {
 	n := nameLength(w.in)
 	w.move(n)
 	return n > 0
 }
 
-// order puts the members that end before the last byte of out in the order of
-// their names, each of which may stand there once.
+// order sorts the members at the end of out, before its last byte, by name. It returns false
+// for duplicate names.
 func (w *rewriter) order(members []member) bool {
 	name := func(m member) []byte { return w.out[m.start+1 : m.colon-1] }
 	byName := func(a, b member) int { return bytes.Compare(name(a), name(b)) }

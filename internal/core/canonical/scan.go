@@ -6,24 +6,24 @@ import (
 	"unicode/utf8"
 )
 
-// plain reports whether text is one JSON value in RFC 8785 form, as far as a single pass without a
-// copy can determine: member names in plain ASCII, integers below 10^15. If it is false, the text
-// may still be in that form. A plain text also passes JSON: no nesting beyond MaxDepth, no NUL.
+// plain reports whether text is one JSON value in RFC 8785 form, as far as a single pass
+// without a copy can determine: member names in plain ASCII, integers below 10^15. If it
+// returns false, the text may still be in that form. JSON accepts every plain text: no nesting
+// beyond MaxDepth, no NUL.
 func plain(text []byte) bool {
 	s := scanner{text}
 	return s.value(0) && len(s.in) == 0
 }
 
-// Members calls each with the members of an object in RFC 8785 form and what their names
-// and values are there, without the quotes of the names. It returns false for a text that
-// is none, and for one that takes more than a look to know it (see Valid); each may then
-// have been called.
+// Members calls each with the name, without quotes, and the value of each member of an object
+// in RFC 8785 form. It returns false for any other text, and for an object that plain does not
+// recognize (see Valid). each may then already have been called for some members.
 func Members(text []byte, each func(name, value []byte)) bool {
 	s := scanner{text}
 	return s.object(0, each) && len(s.in) == 0
 }
 
-// scanner reads a plain text from in.
+// scanner reads a plain text. in is the rest of it.
 type scanner struct{ in []byte }
 
 func (s *scanner) value(depth int) bool {
@@ -49,7 +49,7 @@ func (s *scanner) value(depth int) bool {
 	return n > 0
 }
 
-// word reads what comes next if it is that.
+// word consumes w if the text continues with it.
 func (s *scanner) word(w string) bool {
 	if len(s.in) < len(w) || string(s.in[:len(w)]) != w {
 		return false
@@ -74,8 +74,8 @@ func (s *scanner) array(depth int) bool {
 	return false
 }
 
-// object reads an object whose names come one after the other in their order, and calls
-// each, unless it is nil, with them and their values.
+// object reads an object whose names are in ascending order. It calls each, unless nil, with
+// each name and value.
 func (s *scanner) object(depth int, each func(name, value []byte)) bool {
 	if !s.word("{") {
 		return false
@@ -133,9 +133,8 @@ func (s *scanner) text() bool {
 	}
 }
 
-// escapeLength returns the length of the escape that in begins with, if RFC 8785
-// writes it so, and else 0. What stands for a control character without a letter of
-// its own is left to the library.
+// escapeLength returns the length of the escape at the start of in, or 0 if RFC 8785 may not
+// write it so. Escapes of control characters without a letter are left to the library.
 func escapeLength(in []byte) int {
 	if len(in) < 2 {
 		return 0
@@ -147,8 +146,8 @@ func escapeLength(in []byte) int {
 	return 0
 }
 
-// nameLength returns the length of the name that in begins with, quotes included, if
-// it is plain ASCII, and else 0. Bytes and UTF-16 code units then have the same order.
+// nameLength returns the length of the name at the start of in, including quotes, or 0 if it is
+// not plain ASCII. Bytes and UTF-16 code units of such names have the same order.
 func nameLength(in []byte) int {
 	if len(in) == 0 || in[0] != '"' {
 		return 0
@@ -160,8 +159,8 @@ func nameLength(in []byte) int {
 	return n + 1
 }
 
-// integerLength returns the length of the integer at the start of in. It returns 0 if there is no
-// integer, for "-0", and for more than 15 digits: a double represents fewer digits exactly and
+// integerLength returns the length of the integer at the start of in. It returns 0 without an
+// integer, for "-0", and for more than 15 digits: a double holds up to 15 digits exactly and
 // prints them unchanged. For "1.5" and "1e2" it counts the 1; no value ends there.
 func integerLength(in []byte) int {
 	const most = 15
@@ -176,15 +175,14 @@ func integerLength(in []byte) int {
 	switch {
 	case n == digits || n-digits > most:
 		return 0
-	case in[digits] == '0' && n > 1: // "-0" and "01" are for the library
+	case in[digits] == '0' && n > 1: // the library handles "-0" and rejects "01"
 		return 0
 	}
 	return n
 }
 
-// segment returns the length of the part of a string that stands before the next
-// quote or backslash. ok is false when there is neither, and for what no string may
-// hold: control characters, and invalid UTF-8.
+// segment returns the length of the string part before the next quote or backslash. ok is false
+// without either, and for a part with control characters or invalid UTF-8.
 func segment(in []byte) (n int, ok bool) {
 	ascii := true
 	for {
@@ -202,8 +200,8 @@ func segment(in []byte) (n int, ok bool) {
 	}
 }
 
-// straight returns how many bytes text begins with that mean themselves in a string
-// of JSON and are ASCII.
+// straight returns the number of bytes at the start of text that are ASCII and need no escape
+// in a JSON string.
 func straight(text []byte) int {
 	n := 0
 	for ; n+8 <= len(text); n += 8 {
@@ -226,9 +224,9 @@ var straightBytes = func() (table [256]bool) {
 	return table
 }()
 
-// straightWord is straightByte for each of eight bytes. A byte of a difference has its high bit set
-// if the byte was too small, or zero after it was compared. A borrow may affect the bytes above it,
-// but does not change the result: one byte is then already not straight.
+// straightWord reports whether straightByte is true for all eight bytes. Each difference sets
+// the high bit of a byte that is a control character, a quote or a backslash. A borrow can only
+// affect the bytes above such a byte, so that it does not change the result.
 func straightWord(word uint64) bool {
 	const each, high = 0x0101010101010101, 0x8080808080808080
 	control := word - each*' '

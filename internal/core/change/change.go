@@ -1,6 +1,6 @@
-// Package change names the changes of the gateway that take two people, and has the check by
-// which each operation that makes one demands the second approval. Package dualcontrol asks
-// people and issues the permits that the check accepts; the operations lie below it.
+// Package change defines the changes of the gateway that require two people, and the check that
+// each operation uses to demand the second approval. Package dualcontrol asks people and issues
+// the permits that the check accepts; the operations are in lower packages.
 package change
 
 import (
@@ -9,12 +9,12 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Kind is one kind of change that takes two people.
+// Kind is one kind of change that requires two people.
 type Kind string
 
-// All kinds. A change that takes power away at once is not among them, so that a person under
-// attack needs no second one: freezing, revoking a device, disabling a member, and ending,
-// cancelling or denying a call.
+// All kinds. A change that immediately reduces power does not require two people, so that a
+// person under attack can act alone: freezing, revoking a device, disabling a member, and
+// ending, cancelling or denying a call.
 const (
 	AddMember       Kind = "member.add"
 	UpdateMember    Kind = "member.update"
@@ -33,10 +33,10 @@ const (
 	EnableSkill     Kind = "skill.enable"
 	TrustPublisher  Kind = "publisher.trust"
 	MapChatUser     Kind = "chat_user.map"
-	// UndoChanges takes back changes that were committed to a workspace, while the gateway
-	// is frozen. At other times it is a call.
+	// UndoChanges undoes changes that were committed to a workspace, while the gateway is frozen.
+	// At other times, undoing is a call.
 	UndoChanges Kind = "workspace.undo"
-	// Erase deletes data that the journal refers to. No operation does that yet.
+	// Erase deletes data that the journal refers to. No operation makes this change yet.
 	Erase Kind = "journal.erase"
 )
 
@@ -46,8 +46,9 @@ var Kinds = []Kind{
 	ApproveUpstream, UpdateUpstream, InstallSkill, EnableSkill, TrustPublisher, MapChatUser, UndoChanges, Erase,
 }
 
-// Guard reports whether a request may make a change of a kind now. Its error states why not. An
-// operation that makes such a change MUST call Check first. The zero Guard refuses all changes.
+// Guard returns nil if a request may make a change of a kind now, and otherwise an error with
+// the reason. An operation that makes such a change MUST call Check first. The zero Guard
+// refuses all changes.
 type Guard func(ctx context.Context, kind Kind) error
 
 // Check returns nil if the request may make the change, else an error with reason
@@ -59,11 +60,11 @@ func (g Guard) Check(ctx context.Context, kind Kind) error {
 	return g(ctx, kind)
 }
 
-// Unguarded permits all changes. It is for a state directory that no palyrad holds, where the
-// administrator of the host acts, and for tests.
+// Unguarded permits all changes. It is for a state directory without a running palyrad, where
+// the administrator of the host acts, and for tests.
 func Unguarded(context.Context, Kind) error { return nil }
 
-// Refused is the error for a change without a permit.
+// Refused returns the error for a change without a permit.
 func Refused(kind Kind) error {
 	return reason.Errorf(reason.PermitRefused, "the change %s takes the approval of a second person, and none was given for it", kind).
 		WithRemedy("Request the change with the `palyra` command or the API, which ask a second person.")

@@ -10,9 +10,9 @@ import (
 // maxAPIKey is far above any key: 8 KiB.
 const maxAPIKey = 8 << 10
 
-// APIKey reads the key of api_key_file; it is "" for a model without one. The file MUST be regular,
-// contain one line, belong to the user that reads it, and be inaccessible to others. The error
-// names the defect and the next step, and never contains the content.
+// APIKey reads the key of api_key_file; it returns "" for a model without such a file. The file
+// MUST be regular, contain one line, belong to the user that reads it, and be inaccessible to
+// others. The error names the defect and the next step, and never contains the content.
 func (m Model) APIKey() (string, error) {
 	if m.APIKeyFile == "" {
 		return "", nil
@@ -32,12 +32,12 @@ func (m Model) APIKey() (string, error) {
 	return key, nil
 }
 
-// keyFiles finds the API keys and secrets that cannot be used. palyrad starts
+// keyFiles returns findings about API keys and secrets that cannot be used. palyrad starts
 // without them; runs and calls that need them fail.
 func keyFiles(c *Config, origins Origins) Findings {
 	k := &checker{origins: origins}
 	for i, m := range c.Models {
-		if filepath.IsAbs(m.APIKeyFile) { // any other is found by check
+		if filepath.IsAbs(m.APIKeyFile) { // check finds all other paths
 			_, err := m.APIKey()
 			k.unusable(fmt.Sprintf("models[%d].api_key_file", i), err)
 		}

@@ -4,6 +4,6 @@ package config
 
 import "io/fs"
 
-// notPrivate finds nothing here: the system has no mode bits, and the access
-// list of the user's profile keeps others out.
+// notPrivate always returns "": the system has no mode bits, and the access list of the user's
+// profile excludes other users.
 func notPrivate(string, fs.FileInfo) (problem, remedy string) { return "", "" }

@@ -51,8 +51,8 @@ func check(c *Config, origins Origins) Findings {
 	k.rates(c.RateLimits)
 	k.clients(c.MCPClients)
 	k.quotas(c.Quotas)
-	if c.Results.Retention != 0 { // 0 is for ever
-		// A retry under an idempotency key gets the result of the first for a day.
+	if c.Results.Retention != 0 { // 0 means no limit
+		// For a day, a retry with an idempotency key gets the result of the first call.
 		between(k, "results.retention", c.Results.Retention, 24*time.Hour, 87600*time.Hour)
 	}
 	between(k, "storage.reserve_bytes", c.Storage.ReserveBytes, 0, 64*gib)
@@ -76,9 +76,9 @@ func (k *checker) find(key, message, remedy string) {
 // blobs, 16 MiB.
 const MaxResult = 16 << 20
 
-// storable checks a limit on bytes of which a result may hold as many as times
-// copies (stdout and stderr: 2). A copy in base64 is a third longer than the bytes,
-// and 1 MiB is left for the rest of the result.
+// storable checks a limit in bytes for data of which a result may contain times copies (stdout
+// and stderr: 2). Base64 is a third longer than the data, and 1 MiB remains for the rest of the
+// result.
 func (k *checker) storable(key string, value, times int64) {
 	most := (MaxResult - mib) * 3 / 4 / times / mib * mib
 	if value > most {
@@ -135,8 +135,8 @@ func (k *checker) paths(c *Config) {
 	}
 }
 
-// trustDomain reports whether name looks like a domain in lower case; identity
-// looks closer.
+// trustDomain reports whether name has the characters of a domain in lower case; package
+// identity checks it completely.
 func trustDomain(name string) bool {
 	const letters = "abcdefghijklmnopqrstuvwxyz0123456789"
 	return name != "" && len(name) <= 253 && strings.Trim(name, letters+".-") == "" && strings.Trim(name, ".-") == name
@@ -240,7 +240,7 @@ func (k *checker) workspaces(c *Config) {
 	}
 }
 
-// rules finds a workspace that contains files that decide what is allowed in it.
+// rules finds a workspace that contains files which decide what is allowed in it.
 func (k *checker) rules(each string, w Workspace, c *Config) {
 	type rule struct{ name, path string }
 	rules := []rule{
@@ -261,7 +261,7 @@ func (k *checker) rules(each string, w Workspace, c *Config) {
 	}
 }
 
-// Overlapping returns the workspace that contains a path or lies inside it, if any: files that
+// Overlapping returns the workspace that contains a path or is inside it, if any. Files that
 // decide what is allowed MUST NOT be in a workspace.
 func (c *Config) Overlapping(path string) (Workspace, bool) {
 	for _, w := range c.Workspaces {
@@ -272,8 +272,8 @@ func (c *Config) Overlapping(path string) (Workspace, bool) {
 	return Workspace{}, false
 }
 
-// overlap reports whether one directory lies in the other, after symlinks
-// where they exist.
+// overlap reports whether one directory is the other or is inside it, after resolving existing
+// symbolic links.
 func overlap(a, b string) bool {
 	a, b = resolved(a), resolved(b)
 	return inside(a, b) || inside(b, a)
@@ -284,7 +284,7 @@ func inside(dir, base string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// resolved follows the symlinks of the longest part of path that exists.
+// resolved resolves the symbolic links in the longest existing part of path.
 func resolved(path string) string {
 	path = filepath.Clean(path)
 	if real, err := filepath.EvalSymlinks(path); err == nil {
@@ -301,7 +301,7 @@ var toolForm = lazyregexp.New(`^([A-Za-z0-9_.-]+/)?[A-Za-z0-9_.-]+\*?$|^([A-Za-z
 
 var channelForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:#@/-]{0,127}$`)
 
-// IsChannel reports whether a name has the form of a messaging channel's.
+// IsChannel reports whether a name has the form of a messaging channel's name.
 func IsChannel(name string) bool { return channelForm.MatchString(name) }
 
 func (k *checker) ceilings(c *Config) {
@@ -337,8 +337,7 @@ func (k *checker) tools(c *Config) {
 	between(k, "stop_timeout", c.StopTimeout, 0, time.Hour)
 }
 
-// hosts checks the rough form of host rules; package egress, which parses them, is
-// stricter.
+// hosts checks the rough form of host rules. Package egress parses them and is stricter.
 func (k *checker) hosts(key string, rules []string) {
 	for _, rule := range rules {
 		switch {
@@ -363,7 +362,8 @@ func (k *checker) approvals(a Approvals) {
 	between(k, "approvals.cooldown", a.Cooldown, 0, time.Hour)
 }
 
-// clients finds times too short for a person to answer; the client is notified in time.
+// clients checks the names of MCP clients, and that their call limits leave a person time to
+// answer.
 func (k *checker) clients(list []MCPClient) {
 	named := make(map[string]bool)
 	for i, c := range list {
@@ -381,7 +381,8 @@ func (k *checker) clients(list []MCPClient) {
 	}
 }
 
-// quotas let one input of the largest size pass, or no call could be made.
+// quotas requires limits that permit one input of the maximum size: otherwise no call could be
+// made.
 func (k *checker) quotas(q Quotas) {
 	between(k, "quotas.bytes_per_second", q.BytesPerSecond, kib, 64*gib)
 	between(k, "quotas.burst_bytes", q.BurstBytes, 4*mib, 1024*gib)
@@ -398,7 +399,7 @@ func (k *checker) rates(r RateLimits) {
 		{"read", r.Read}, {"mutate", r.Mutate}, {"decide", r.Decide}, {"tool_call", r.ToolCall}, {"run", r.Run}, {"secret", r.Secret}, {"pairing", r.Pairing}, {"login", r.Login},
 	} {
 		key := "rate_limits." + class.name
-		// Written so that NaN, which TOML has, is refused too.
+		// The condition also refuses NaN, which TOML has.
 		if p := class.limit.PerSecond; !(p >= 0.001 && p <= 1e6) {
 			k.find(key+".per_second", "is "+fmt.Sprint(p), "set it between 0.001 and 1000000")
 		}

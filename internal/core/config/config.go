@@ -1,7 +1,7 @@
-// Package config reads palyra.toml: its keys, their defaults, the PALYRA_* variables and flags that
-// override them, and the checks of their values. It is strict: an unknown key is an error with its
-// place in the file and the most similar key. docs/reference/configuration.md describes every key, and a test
-// compares the two.
+// Package config reads palyra.toml: its keys, their defaults, the PALYRA_* variables and flags
+// that override them, and the checks of their values. It is strict: an unknown key is an error
+// that contains its position in the file and the most similar key.
+// docs/reference/configuration.md describes every key, and a test compares the two.
 package config
 
 import (
@@ -100,11 +100,11 @@ type Config struct {
 	Client        Client        `toml:"client"`
 }
 
-// ExecutionTimeout is the wall clock limit of one call.
+// ExecutionTimeout returns the wall clock limit of one call.
 func (c *Config) ExecutionTimeout() time.Duration { return millis(c.ExecutionTimeoutMS) }
 
-// ToolAllowed reports whether allowed_tools covers the tool: by its name, by
-// a prefix that ends in '*' ("fs.*", "github/*"), or by "*" alone.
+// ToolAllowed reports whether allowed_tools contains the tool's name, a prefix of it that ends
+// in '*' ("fs.*", "github/*"), or "*".
 func (c *Config) ToolAllowed(name string) bool {
 	for _, pattern := range c.AllowedTools {
 		if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasPrefix(name, prefix) || pattern == name {
@@ -114,7 +114,7 @@ func (c *Config) ToolAllowed(name string) bool {
 	return false
 }
 
-// The places where the gateway's keys may live.
+// The locations of the gateway's keys.
 const (
 	KeysInFiles = "file"
 	KeysInTPM   = "tpm"
@@ -244,7 +244,7 @@ type HTTP struct {
 	TimeoutMS int64 `toml:"timeout_ms"`
 }
 
-// Timeout is TimeoutMS as a duration.
+// Timeout returns TimeoutMS as a duration.
 func (h HTTP) Timeout() time.Duration { return millis(h.TimeoutMS) }
 
 // MCPClient states how long an MCP client waits for a call, if it differs from palyrad's built-in

@@ -9,7 +9,7 @@ import (
 	"palyra/internal/core/dnsname"
 )
 
-// console is for this machine alone, or has TLS.
+// console requires TLS, unless the console is only for this machine.
 func (k *checker) console(c *Config) {
 	if c.Listen.Console != "" {
 		k.consoleListener(c)
@@ -52,8 +52,8 @@ func (k *checker) consoleListener(c *Config) {
 	}
 }
 
-// consoleOrigin reports whether an origin is one that a console can have: https with TLS,
-// and otherwise one that browsers take for this machine.
+// consoleOrigin reports whether the console can have an origin: https with TLS, and otherwise
+// an origin that browsers treat as this machine.
 func consoleOrigin(text string, tls bool) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme+"://"+u.Host != text || text != strings.ToLower(text) {

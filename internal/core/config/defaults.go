@@ -13,8 +13,8 @@ const (
 	gib = 1 << 30
 )
 
-// Default is the configuration with no file, variable or flag, but for the
-// paths, which depend on the machine; Load fills those in.
+// Default returns the configuration without a file, variables or flags. It lacks the paths that
+// depend on the machine, which Load sets.
 func Default() *Config {
 	return &Config{
 		Keys:    KeyStore{Store: KeysInFiles, TPMDevice: "/dev/tpmrm0"},
@@ -96,8 +96,8 @@ func Default() *Config {
 	}
 }
 
-// defaultTier is Tier C wherever there is one. Windows has job objects alone,
-// which isolate neither files nor the network.
+// defaultTier returns Tier C where it is available. Windows has only job objects, which isolate
+// neither files nor the network.
 func defaultTier(system string) string {
 	if system == "windows" {
 		return TierB

@@ -31,7 +31,7 @@ type EgressBudget struct {
 	ConnectionTimeMS int64 `toml:"connection_time_ms"`
 }
 
-// ConnectionTime is ConnectionTimeMS as a duration.
+// ConnectionTime returns ConnectionTimeMS as a duration.
 func (b EgressBudget) ConnectionTime() time.Duration { return millis(b.ConnectionTimeMS) }
 
 // Inspect names a host whose requests are inspected in mode `strict`: palyrad terminates TLS with a
@@ -92,8 +92,8 @@ func (k *checker) egress(p ProcessRunner) {
 	k.inspect(p.Inspect)
 }
 
-// unseen finds settings about requests that have no effect: palyrad inspects requests only in mode
-// strict.
+// unseen finds settings about requests that have no effect: palyrad inspects requests only in
+// mode strict.
 func (k *checker) unseen(p ProcessRunner) {
 	var set []string
 	for _, name := range []string{"connections", "concurrent", "bytes_out", "bytes_in", "requests", "connection_time_ms"} {
@@ -113,14 +113,14 @@ func (k *checker) unseen(p ProcessRunner) {
 // mostPorts limits the ports on which a sandbox listens.
 const mostPorts = 64
 
-// ports finds rules without a port, and too many ports: a sandbox listens where
-// it may be asked for.
+// ports finds rules without a port, and too many ports: a sandbox listens on each port of a
+// rule.
 func (k *checker) ports(key string, rules []string) {
 	different := make(map[string]bool)
 	for _, rule := range rules {
 		switch {
 		case rule == "" || isURL(rule):
-			// It was found already.
+			// already found by hosts
 		case !hasPort(rule):
 			k.find(key, "has "+quote(rule)+", which names no port", "write the port that programs may reach, such as "+withPort(rule))
 		default:
@@ -134,18 +134,18 @@ func (k *checker) ports(key string, rules []string) {
 
 var portForm = lazyregexp.New(`^(\[[^\]]*\]|[^:\[\]]*):[0-9]+$`)
 
-// hasPort reports whether a host rule ends in a port. Brackets stand around an
-// IPv6 address with one.
+// hasPort reports whether a host rule ends in a port. An IPv6 address with a port is in
+// brackets.
 func hasPort(rule string) bool { return portForm.MatchString(rule) }
 
-// wrongPort reports whether the port that a host rule ends in is none.
+// wrongPort reports whether a host rule ends in an invalid port.
 func wrongPort(rule string) bool {
 	port, err := strconv.Atoi(rule[strings.LastIndexByte(rule, ':')+1:])
 	return hasPort(rule) && (err != nil || port < 1 || port > 65535)
 }
 
-// isURL reports whether a host rule has more than a host rule has: a scheme, a user or a path. The
-// slash of a range of addresses is none of a path.
+// isURL reports whether a host rule has the parts of a URL: a scheme, a user or a path. The
+// slash of an address range is not part of a path.
 func isURL(rule string) bool {
 	if at := strings.LastIndexByte(rule, ':'); at > 0 && hasPort(rule) {
 		rule = rule[:at]

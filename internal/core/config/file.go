@@ -16,10 +16,10 @@ import (
 	"palyra/internal/core/tomledit"
 )
 
-// applyFile sets the keys that the text of a file holds. The library decodes the
-// text into a plain map, which finds errors of TOML itself. Assigning the values to
-// the fields of Config is done here and not by the library, which would stop at the
-// first error: so all findings come at once, each with its line and column.
+// applyFile sets the keys in the text of a file. The library decodes the text into a map, which
+// finds syntax errors. This package then assigns the values to the fields of Config itself,
+// because the library would stop at the first error. All findings are therefore returned at
+// once, each with its line and column.
 func applyFile(path string, text []byte, c *Config, origins Origins) Findings {
 	text = tomledit.Unmarked(text)
 	var doc map[string]any
@@ -49,7 +49,7 @@ type binder struct {
 	findings Findings
 }
 
-// at is the place of a dotted name, or of the nearest table around it.
+// at returns the position of a dotted name, or of the nearest enclosing table.
 func (b *binder) at(name string) Origin {
 	o := Origin{Source: SourceFile, Name: b.path, Line: 1, Column: 1}
 	for n := name; n != ""; n = parent(n) {
@@ -130,7 +130,7 @@ func (b *binder) value(name string, v reflect.Value, decoded any) {
 	b.origins[name] = b.at(name)
 }
 
-// tables sets a list of tables such as [[workspaces]].
+// tables sets a list of tables, such as [[workspaces]].
 func (b *binder) tables(name string, v reflect.Value, decoded any) {
 	items, ok := decoded.([]any)
 	if !ok {
@@ -152,7 +152,7 @@ func (b *binder) tables(name string, v reflect.Value, decoded any) {
 	b.origins[name] = b.at(name)
 }
 
-// setDecoded sets a scalar or a list of them.
+// setDecoded sets a scalar or a list of scalars.
 func setDecoded(v reflect.Value, decoded any) error {
 	mismatch := wants(v.Type(), describe(decoded))
 	if v.Type() == durationType {

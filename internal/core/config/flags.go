@@ -7,22 +7,22 @@ import (
 	"time"
 )
 
-// Flag is a key as a flag of palyrad.
+// Flag is the flag of palyrad for a key.
 type Flag struct {
 	Key string
-	// Name is without its hyphens.
+	// Name is the name without leading hyphens.
 	Name string
-	// Group is the heading that it stands below in a help text.
+	// Group is the heading of the flag in a help text.
 	Group string
-	// Value stands for the value in a help text: "HOST:PORT".
+	// Value is the placeholder of the value in a help text: "HOST:PORT".
 	Value string
 	// Usage describes the key and its default.
 	Usage string
 }
 
-// Flags lists the keys that a flag can set and that are palyrad's, in the order
-// of docs/reference/configuration.md. Lists of tables stand in the file alone, and client.* is
-// palyra's.
+// Flags lists the keys of palyrad that a flag can set, in the order of
+// docs/reference/configuration.md. Lists of tables can be set only in the file, and the keys of
+// client.* belong to palyra.
 func Flags() []Flag {
 	var list []Flag
 	for _, k := range keysOf(Default()) {
@@ -34,7 +34,7 @@ func Flags() []Flag {
 	return list
 }
 
-// groups are the headings by the beginnings of keys; the first that fits counts.
+// groups are the headings by key prefix; the first matching prefix counts.
 var groups = []struct{ prefix, heading string }{
 	{"listen.", "Listening"},
 	{"keys.", "Keys"},
@@ -71,8 +71,8 @@ func groupOf(key string) string {
 	return ""
 }
 
-// usageOf is the sentence of a key with its default, where there is one that does
-// not depend on the machine.
+// usageOf returns the help of a key with its default, unless the default depends on the
+// machine.
 func usageOf(k key) string {
 	if k.value.IsZero() || k.value.Kind() == reflect.Slice && k.value.Len() == 0 {
 		return flagHelp[k.name].what
@@ -80,7 +80,7 @@ func usageOf(k key) string {
 	return fmt.Sprintf("%s (default %s)", flagHelp[k.name].what, flagText(k.value))
 }
 
-// flagText writes a value as setText reads it.
+// flagText formats a value so that setText can parse it.
 func flagText(v reflect.Value) string {
 	if v.Type() == durationType {
 		return shortDuration(time.Duration(v.Int()))
@@ -116,8 +116,8 @@ func valueName(k key) string {
 	return "TEXT"
 }
 
-// flagHelp holds the one-line help of each flag; docs/reference/configuration.md has the details.
-// The value has a name here if its type is not descriptive.
+// flagHelp holds the one-line help of each flag; docs/reference/configuration.md has the
+// details. A value has a placeholder here if its type is not descriptive.
 var flagHelp = map[string]struct{ value, what string }{
 	"state_dir":                                       {"DIR", "where palyrad keeps its keys, journal and blobs"},
 	"trust_domain":                                    {"NAME", "authority of the SPIFFE ids that are issued; fixed once the CA exists (default: a name that no other gateway has)"},

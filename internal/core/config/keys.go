@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/text"
 )
 
-// key is one setting that a file, a variable or a flag may name.
+// key is one setting that a file, a variable or a flag can set.
 type key struct {
 	// name is dotted: "process_runner.tier".
 	name string
@@ -25,8 +25,8 @@ type key struct {
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// keysOf lists the settings of a configuration in the order of the struct. A
-// list of tables counts as one setting.
+// keysOf lists the settings of a configuration in the order of the struct. A list of tables is
+// one setting.
 func keysOf(c *Config) []key {
 	return appendKeys(nil, "", reflect.ValueOf(c).Elem())
 }
@@ -56,7 +56,7 @@ func isTableList(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
 
-// envName is the variable of a key: upper case, dots become underscores.
+// envName returns the variable of a key: upper case, with underscores in place of dots.
 func envName(name, override string) string {
 	if override != "" {
 		return override
@@ -64,8 +64,8 @@ func envName(name, override string) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
 }
 
-// setText sets a scalar, or a list of them, from the text of a variable or
-// flag. A list is separated by commas.
+// setText sets a scalar, or a list of scalars separated by commas, from the text of a variable
+// or flag.
 func setText(v reflect.Value, text string) error {
 	if v.Type() == durationType {
 		return setDuration(v, text)
@@ -183,7 +183,7 @@ func quote(content string) string {
 	return strconv.Quote(text.Ellipsis(content, 60))
 }
 
-// show writes a setting's value as palyra.toml would.
+// show formats a setting's value as in palyra.toml.
 func show(v reflect.Value) string {
 	if v.Type() == durationType {
 		return strconv.Quote(shortDuration(time.Duration(v.Int())))
@@ -212,8 +212,8 @@ func show(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// tomlString writes a basic string. JSON's escapes are a subset of TOML's; the
-// one character that JSON leaves bare and TOML does not is DEL.
+// tomlString formats a basic string. JSON's escapes are a subset of TOML's; DEL is the only
+// character that TOML escapes and JSON does not.
 func tomlString(s string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
@@ -224,7 +224,7 @@ func tomlString(s string) string {
 	return strings.ReplaceAll(strings.TrimSuffix(b.String(), "\n"), "\x7f", `\u007f`)
 }
 
-// shortDuration drops the zero units that Duration.String adds: "10m", not
+// shortDuration formats a duration without the zero units that Duration.String adds: "10m", not
 // "10m0s".
 func shortDuration(d time.Duration) string {
 	text := d.String()

@@ -14,22 +14,21 @@ import (
 	"palyra/internal/core/text"
 )
 
-// LoadOptions names the sources of a configuration.
+// LoadOptions are the sources of a configuration.
 type LoadOptions struct {
-	// Path is the file. Empty means PALYRA_CONFIG, then the file that Locate
-	// finds, which need not exist.
+	// Path is the file. Empty means PALYRA_CONFIG, or else the default file, which need not exist.
 	Path string
 	// Env looks up a variable; nil means os.Getenv. An empty variable counts as not set.
 	Env func(string) string
-	// Environ lists the variables as os.Environ does, so that one that means
-	// nothing is found; nil means os.Environ, or none where Env is given.
+	// Environ lists the variables as os.Environ does, to find unknown variables. nil means
+	// os.Environ, or no variables if Env is set.
 	Environ func() []string
-	// Flags maps dotted keys to the text of flags that were given.
+	// Flags maps dotted keys to the text of the flags that were set.
 	Flags map[string]string
 }
 
-// Load reads and checks the configuration. The error is a *reason.Error with
-// code CONFIG_INVALID that wraps Findings.
+// Load reads and checks the configuration. The error is a *reason.Error with code
+// CONFIG_INVALID that wraps Findings.
 func Load(opts LoadOptions) (*Config, Origins, error) {
 	c, origins, findings := load(opts)
 	if len(findings) > 0 {
@@ -38,14 +37,14 @@ func Load(opts LoadOptions) (*Config, Origins, error) {
 	return c, origins, nil
 }
 
-// LoadClient reads the configuration for a client program: only defects of state_dir and client.*
-// are errors, as in Load. Defects of other settings are returned as others; those settings MUST NOT
-// be used.
+// LoadClient reads the configuration for a client program. Only defects of state_dir and
+// client.* are errors, as in Load. Defects of other settings are returned as others; those
+// settings MUST NOT be used.
 func LoadClient(opts LoadOptions) (c *Config, origins Origins, others Findings, err error) {
 	c, origins, findings := load(opts)
 	var own Findings
 	for _, f := range findings {
-		// A finding without a key is of a file that cannot be read at all.
+		// A finding without a key is about a file that cannot be read at all.
 		if f.Key == "" || f.Key == "state_dir" || f.Key == "client" || strings.HasPrefix(f.Key, "client.") {
 			own = append(own, f)
 		} else {
@@ -58,8 +57,8 @@ func LoadClient(opts LoadOptions) (c *Config, origins Origins, others Findings, 
 	return c, origins, others, nil
 }
 
-// Check returns all findings about the configuration that Load would read, including unusable API
-// keys and secrets, which Load does not inspect.
+// Check returns all findings about the configuration that Load would read. It includes unusable
+// API keys and secrets, which Load does not check.
 func Check(opts LoadOptions) Findings {
 	c, origins, findings := load(opts)
 	return append(findings, keyFiles(c, origins)...)
@@ -123,8 +122,8 @@ func (o LoadOptions) environ() []string {
 	return nil
 }
 
-// file returns the path to read, and whether it was named, so that its
-// absence is an error.
+// file returns the path to read. named is true if the path was specified, so that its absence
+// is an error.
 func (o LoadOptions) file() (path string, named bool) {
 	if o.Path != "" {
 		return o.Path, true
@@ -155,7 +154,7 @@ func readFile(opts LoadOptions, c *Config, origins Origins) (string, Findings) {
 	return path, applyFile(path, text, c, origins)
 }
 
-// plain drops the path that an fs error repeats.
+// plain returns the text of an error without the path that an fs error adds.
 func plain(err error) string {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -185,18 +184,18 @@ func applyEnv(env func(string) string, keys []key, origins Origins) Findings {
 }
 
 const (
-	// variablePrefix begins every variable that is Palyra's.
+	// variablePrefix is the prefix of all variables of Palyra.
 	variablePrefix = "PALYRA_"
-	// configVariable names the file and is not a setting in it.
+	// configVariable names the file; it is not a setting in the file.
 	configVariable = variablePrefix + "CONFIG"
 )
 
-// otherVariables are Palyra's, too, and are read by the programs that agents start:
+// otherVariables are the other variables of Palyra. The programs that agents start read them:
 // `palyra mcp serve` and the hooks.
 var otherVariables = []string{variablePrefix + "TOKEN", variablePrefix + "HOOK_TOKEN", variablePrefix + "HOOK_SOCKET"}
 
-// unknownVariables finds variables with Palyra's prefix that have no effect: an operator would rely
-// on a misspelt setting.
+// unknownVariables finds variables with Palyra's prefix that have no effect, because an
+// operator could rely on a misspelt setting.
 func unknownVariables(environ []string, env func(string) string, keys []key) Findings {
 	known := append([]string{configVariable}, otherVariables...)
 	for _, k := range keys {
@@ -258,7 +257,7 @@ func applyFlags(flags map[string]string, keys []key, origins Origins) Findings {
 	return findings
 }
 
-// machine holds the environment's directories for files.
+// machine holds the directories for files according to the environment.
 type machine struct {
 	home        string
 	configHome  string
@@ -280,7 +279,7 @@ func machineOf(env func(string) string) machine {
 	if m.home == "" {
 		m.home = env("USERPROFILE")
 	}
-	// The XDG specification has relative paths ignored.
+	// The XDG specification requires that relative paths are ignored.
 	if !filepath.IsAbs(m.configHome) {
 		m.configHome = m.under(".config")
 	}
@@ -297,8 +296,8 @@ func (m machine) under(parts ...string) string {
 	return filepath.Join(append([]string{m.home}, parts...)...)
 }
 
-// locate returns the default file: the user's, or for root the system's if the user's is absent. ""
-// means that no location is known.
+// locate returns the default file: the user's file, or for root the system's file if the user's
+// file does not exist. It returns "" if no location is known.
 func (m machine) locate() string {
 	user := ""
 	if m.configHome != "" {
@@ -321,7 +320,7 @@ func (m machine) fill(c *Config, path string, origins Origins) {
 		}
 	}
 	if c.Policy.Dir == "" && origins["policy.dir"].Source == SourceDefault && path != "" {
-		// It need not exist yet: palyrad takes it up when it appears.
+		// The directory need not exist yet: palyrad loads it when it appears.
 		if abs, err := filepath.Abs(filepath.Join(filepath.Dir(path), "policies")); err == nil {
 			c.Policy.Dir = abs
 		}
@@ -367,7 +366,7 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// suggestion is the remedy for a name that does not exist.
+// suggestion returns the remedy for an unknown name.
 func suggestion(word string, names []string) string {
 	if name := text.Nearest(word, names); name != "" {
 		return fmt.Sprintf("did you mean %s?", name)

@@ -28,7 +28,7 @@ const (
 	defaultIdleTimeout     = 2 * time.Minute
 )
 
-// fillModels sets the keys that are not given in [[models]] to their defaults.
+// fillModels sets the missing keys of [[models]] to their defaults.
 func fillModels(c *Config, origins Origins) {
 	for i := range c.Models {
 		m := &c.Models[i]
@@ -82,7 +82,7 @@ func providerMeant(word string) string {
 	return "set it to one of " + strings.Join(providers, ", ")
 }
 
-// scripted checks a model that plays a file: it has no provider to talk to.
+// scripted checks a model that plays a file and has no provider.
 func (k *checker) scripted(each string, m Model) {
 	if m.Script == "" {
 		k.find(each+".script", "is missing", "name the file that the model plays")
@@ -102,7 +102,7 @@ func (k *checker) scripted(each string, m Model) {
 	}
 }
 
-// hosted checks a model that a server answers for.
+// hosted checks a model of a server.
 func (k *checker) hosted(each string, m Model) {
 	if m.Model == "" {
 		k.find(each+".model", "is missing", "set it to the provider's name of the model")
@@ -145,8 +145,8 @@ func SecretKey(key string) bool { return secretKeyForm.MatchString(key) && !Dots
 // Dots reports whether a name is "." or "..", which is not valid as the name of a key or file.
 func Dots(name string) bool { return name == "." || name == ".." }
 
-// baseURL requires TLS where others could read the traffic: for a key sent to any other machine,
-// and for prompts sent to a public one.
+// baseURL requires TLS if others could read the traffic: for a key sent to any other machine,
+// and for prompts sent to a public host.
 func (k *checker) baseURL(key string, m Model) {
 	u, err := url.Parse(m.BaseURL)
 	switch {
@@ -162,7 +162,7 @@ func (k *checker) baseURL(key string, m Model) {
 	}
 }
 
-// privateSuffixes are the names that no public resolver answers for.
+// privateSuffixes are suffixes of names that public resolvers do not resolve.
 var privateSuffixes = []string{".localhost", ".local", ".internal", ".home.arpa"}
 
 // privateHost reports whether a host is in a private network, judged by its name or address.

@@ -16,10 +16,10 @@ import (
 // errNotMoved reports a text in which the moved keys cannot be separated from the rest.
 var errNotMoved = errors.New("the secrets of this file cannot be taken out without touching the rest of it")
 
-// MoveSecrets returns the text of a configuration without its [[secrets]], in which the
-// models in refs, by their places in the list, name that secret of the vault in place of
-// their key file. Every other byte stays as it is. The result is parsed and compared
-// with the text: it is an error when anything else would have changed.
+// MoveSecrets returns the text of a configuration without its [[secrets]]. refs maps the
+// indexes of models to secrets of the vault, which replace the models' key files. Every other
+// byte stays unchanged. The result is parsed and compared with the text: any other change is an
+// error.
 func MoveSecrets(text []byte, refs map[int]string) ([]byte, error) {
 	return tomledit.Edit(text, func(text []byte) ([]byte, error) { return moveSecrets(text, refs) })
 }
@@ -39,7 +39,7 @@ func moveSecrets(text []byte, refs map[int]string) ([]byte, error) {
 	return edited, nil
 }
 
-// moved is a document as it should be afterwards.
+// moved returns the intended document after the move.
 func moved(doc map[string]any, refs map[int]string) map[string]any {
 	doc = maps.Clone(doc)
 	delete(doc, "secrets")
@@ -65,7 +65,7 @@ func moved(doc map[string]any, refs map[int]string) map[string]any {
 	return doc
 }
 
-// change puts a text in place of a range of bytes.
+// change replaces a range of bytes by a text.
 type change struct {
 	from, to int
 	text     string
@@ -77,9 +77,9 @@ type mover struct {
 	refs    map[int]string
 	parser  unstable.Parser
 	changes []change
-	// table is the table that the parser is in; of "secrets" all goes.
+	// table is the table that contains the current position; "secrets" is removed completely.
 	table string
-	// model is the place of the model that the parser is in.
+	// model is the index of the model that contains the current position.
 	model int
 }
 
@@ -139,7 +139,7 @@ func (m *mover) inline(list *unstable.Node) {
 	}
 }
 
-// key changes a model's key file into the secret.
+// key replaces a model's key file by the secret.
 func (m *mover) key(expr *unstable.Node, model int) {
 	path, at := keyOf(expr)
 	value := expr.Value()
@@ -173,7 +173,7 @@ func (m *mover) lineEnd(at int) int {
 
 func end(expr *unstable.Node) int { return int(expr.Raw.Offset + expr.Raw.Length) }
 
-// keyOf is the key of an expression, and where it begins.
+// keyOf returns the key of an expression, and its position.
 func keyOf(expr *unstable.Node) (path []string, at int) {
 	if expr.Kind == unstable.Comment {
 		return nil, 0
@@ -187,8 +187,8 @@ func keyOf(expr *unstable.Node) (path []string, at int) {
 	return path, at
 }
 
-// edited is the text with its changes. Where a table went from between two empty lines,
-// one of them is enough.
+// edited returns the text with its changes. If a table between two empty lines was removed, it
+// keeps only one empty line.
 func (m *mover) edited() []byte {
 	var out []byte
 	at := 0

@@ -91,10 +91,10 @@ var (
 	notifyTLS        = []string{"starttls", "implicit", "none"}
 )
 
-// SlackAPI is Slack's Web API.
+// SlackAPI is the base URL of Slack's Web API.
 const SlackAPI = "https://slack.com/api"
 
-// OwnSecrets are the names in the vault that the target uses.
+// OwnSecrets returns the names of the vault secrets that the target uses.
 func (n Notify) OwnSecrets() []string {
 	return slices.DeleteFunc(append(slices.Clone(n.Secrets), n.PasswordSecret, n.AppTokenSecret, n.BotTokenSecret), func(s string) bool { return s == "" })
 }
@@ -150,7 +150,7 @@ func (k *checker) notify(c *Config) {
 	}
 }
 
-// notifyUnused finds settings of another type, which would have no effect.
+// notifyUnused finds settings for another type of target, which would have no effect.
 func (k *checker) notifyUnused(each string, n Notify) {
 	for _, s := range []struct {
 		key string

@@ -72,17 +72,17 @@ type OIDCGroup struct {
 	Roles []string `toml:"roles"`
 }
 
-// MaxSession is the longest life of a certificate.
+// MaxSession is the maximum lifetime of a certificate.
 const MaxSession = 24 * time.Hour
 
-// signatures are the algorithms that ID tokens may have (RFC 7518, section 3.1, and
-// RFC 8037). Those with a shared secret and "none" are not among them: with these,
-// others than the provider could sign.
+// signatures are the permitted signature algorithms of ID tokens (RFC 7518, section 3.1, and
+// RFC 8037). Algorithms with a shared secret and "none" are excluded, because others than the
+// provider could sign with them.
 var signatures = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// ClientSecret reads the client's secret; it is "" for a public client. It is read at each use, so
-// that a new secret takes effect at once. The error names the defect and the next step, and never
-// contains the content.
+// ClientSecret reads the client's secret; it returns "" for a public client. Callers call it at
+// each use, so that a new secret takes effect immediately. The error names the defect and the
+// next step, and never contains the content.
 func (o OIDC) ClientSecret() (string, error) {
 	if o.ClientSecretFile == "" {
 		return "", nil
@@ -136,7 +136,7 @@ func (k *checker) oidc(c *Config) {
 	k.oidcGroups(c)
 }
 
-// withoutIssuer finds settings of a provider that is not named.
+// withoutIssuer finds other settings of oidc if no issuer is set.
 func (k *checker) withoutIssuer(o OIDC) {
 	if o.ClientID != "" || o.ClientSecretFile != "" || len(o.Groups) > 0 || o.AllowOwner || o.DeviceFlow {
 		k.find("oidc.issuer", "is missing, and other settings of oidc are there", "name the provider, or remove the other settings: logins are disabled")

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Source is the kind of place that a value comes from.
+// Source is the kind of source of a value.
 type Source string
 
 // The sources, weakest first.
@@ -41,7 +41,7 @@ func (o Origin) String() string {
 	return string(SourceDefault)
 }
 
-// Origins maps the dotted name of every key to where its value comes from.
+// Origins maps the dotted name of every key to the origin of its value.
 type Origins map[string]Origin
 
 // Setting is one effective value, for `palyra config show`.
@@ -50,7 +50,7 @@ type Setting struct {
 	// Value is a string, a number, a boolean, a list of strings or of tables (map[string]any); a
 	// duration is a string such as "10m", and an unset value is nil.
 	Value any
-	// TOML is the value as palyra.toml has it.
+	// TOML is the value as written in palyra.toml.
 	TOML   string
 	Origin Origin
 }
@@ -65,7 +65,7 @@ func Settings(c *Config, origins Origins) []Setting {
 	return list
 }
 
-// plainValue is a setting's value in the types that JSON has.
+// plainValue returns a setting's value in the types of JSON.
 func plainValue(v reflect.Value) any {
 	if v.Type() == durationType {
 		return shortDuration(time.Duration(v.Int()))
@@ -108,12 +108,12 @@ func FlagName(key string) string {
 	return strings.NewReplacer(".", "-", "_", "-").Replace(key)
 }
 
-// Finding is one thing that is wrong with the configuration.
+// Finding is one defect of the configuration.
 type Finding struct {
 	// Key is dotted; "" for a file that cannot be read at all.
 	Key    string `json:"key,omitempty"`
 	Origin Origin `json:"origin"`
-	// Message describes the defect, Remedy the correct setting.
+	// Message describes the defect, Remedy describes the correct setting.
 	Message string `json:"message"`
 	Remedy  string `json:"remedy,omitempty"`
 }
@@ -138,10 +138,10 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// Findings is everything that is wrong, as an error.
+// Findings are all defects of a configuration. It implements error.
 type Findings []Finding
 
-// Error returns one finding a line.
+// Error returns one line for each finding.
 func (f Findings) Error() string {
 	lines := make([]string, len(f))
 	for i, finding := range f {

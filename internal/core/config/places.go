@@ -7,9 +7,9 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// placesOf maps the dotted name of every key and table of a valid document to its line and column.
-// The library's decoder does not return them, but its parser does. Only this file, move.go and
-// package tomledit use that parser package, which is called unstable.
+// placesOf maps the dotted name of every key and table of a valid document to its line and
+// column. The library's decoder does not return them, but its parser does. Only this file,
+// move.go and package tomledit use that parser, whose package is named unstable.
 func placesOf(text []byte) map[string]unstable.Position {
 	w := walker{places: make(map[string]unstable.Position), counts: make(map[string]int)}
 	w.parser.Reset(text)
@@ -44,14 +44,14 @@ type walker struct {
 	counts map[string]int
 }
 
-// mark keeps the first place of a name.
+// mark stores the first position of a name.
 func (w *walker) mark(name string, position unstable.Position) {
 	if _, ok := w.places[name]; !ok {
 		w.places[name] = position
 	}
 }
 
-// key returns the dotted key of an expression and where it begins.
+// key returns the dotted key of an expression and its position.
 func (w *walker) key(node *unstable.Node) (string, unstable.Position) {
 	var parts []string
 	var position unstable.Position
@@ -65,8 +65,8 @@ func (w *walker) key(node *unstable.Node) (string, unstable.Position) {
 	return strings.Join(parts, "."), position
 }
 
-// resolve adds the current index to each list of tables that a header passes
-// through: [workspaces.x] after [[workspaces]] speaks of its last element.
+// resolve adds the current index to each list of tables on the path of a header: [workspaces.x]
+// after [[workspaces]] belongs to the list's last element.
 func (w *walker) resolve(name string) string {
 	parts := strings.Split(name, ".")
 	out := ""

@@ -11,20 +11,20 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// privateFile is a file that holds a credential and nothing else.
+// privateFile is a file that contains only a credential.
 type privateFile struct {
 	path string
-	// kind and holds name it in messages: "API key" and "key".
+	// kind and holds describe the file in messages: "API key" and "key".
 	kind, holds string
-	// most is its greatest length in bytes.
+	// most is the maximum length in bytes.
 	most int
 	// look is os.Stat, or os.Lstat for a file that must not be a link.
 	look func(string) (fs.FileInfo, error)
 }
 
 // read returns the content of a private file: regular, owned by the user that reads it, and
-// inaccessible to others. It checks the kind before it opens the file, since opening a named pipe
-// would block, and checks the opened file again.
+// inaccessible to others. It checks the kind before it opens the file, because opening a named
+// pipe would block, and checks the opened file again.
 func (p privateFile) read() ([]byte, error) {
 	before, err := p.look(p.path)
 	if err != nil {
@@ -59,14 +59,14 @@ func (p privateFile) read() ([]byte, error) {
 	return text, nil
 }
 
-// alone is the remedy for a file that holds something else.
+// alone returns the remedy for a file with other content.
 func (p privateFile) alone() string { return "Write the " + p.holds + " into it, and nothing else." }
 
 func (p privateFile) problem(problem, remedy string) error {
 	return reason.Errorf(reason.ConfigInvalid, "the %s file %s %s", p.kind, p.path, problem).WithRemedy("%s", remedy)
 }
 
-// unusable finds that a file cannot be used.
+// unusable adds a finding for a file that cannot be used.
 func (k *checker) unusable(key string, err error) {
 	var why *reason.Error
 	if errors.As(err, &why) {

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/text"
 )
 
-// The words of process_runner and of workspaces.mode.
+// The values of process_runner and of workspaces.mode.
 const (
 	TierC = "c"
 	TierB = "b"
@@ -53,7 +53,7 @@ type Workspace struct {
 	Protected []string `toml:"protected"`
 }
 
-// WorkspaceMode is Mode with its default.
+// WorkspaceMode returns Mode, or its default.
 func (w Workspace) WorkspaceMode() string {
 	if w.Mode == "" {
 		return ModeCopyOnWrite
@@ -165,7 +165,7 @@ type ProcessRunner struct {
 	UIDCount int `toml:"uid_count"`
 }
 
-// CPUTimeLimit is CPUTimeLimitMS as a duration.
+// CPUTimeLimit returns CPUTimeLimitMS as a duration.
 func (p ProcessRunner) CPUTimeLimit() time.Duration { return millis(p.CPUTimeLimitMS) }
 
 func (k *checker) runner(p ProcessRunner) {
@@ -203,7 +203,7 @@ func (k *checker) runner(p ProcessRunner) {
 	k.uids(p)
 }
 
-// layers are the names of layers in attestations. The sandbox determines which of them a machine
+// layers are the names of layers in attestations. The sandbox determines which layers a machine
 // supports.
 var layers = []string{
 	"user_namespace", "mount_namespace", "pid_namespace", "network_namespace", "ipc_namespace", "uts_namespace", "cgroup_namespace",
@@ -230,7 +230,7 @@ func (k *checker) layers(p ProcessRunner) {
 	}
 }
 
-// uids refuses a range that is root's, or that no user id fits in.
+// uids refuses a range that exceeds the valid user ids.
 func (k *checker) uids(p ProcessRunner) {
 	const most = 1<<31 - 2
 	between(k, "process_runner.uid_base", p.UIDBase, 0, most)

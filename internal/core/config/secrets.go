@@ -49,8 +49,9 @@ const (
 	maxSecret = 4096
 )
 
-// Value reads the value from the file. Callers read it at each use, so that a new value takes
-// effect at once. The error names the defect and the next step, and never contains the content.
+// Value reads the value from the file. Callers call it at each use, so that a new value takes
+// effect immediately. The error names the defect and the next step, and never contains the
+// content.
 func (s Secret) Value() ([]byte, error) {
 	file := privateFile{path: s.File, kind: "secret", holds: "value", most: maxSecret + len("\r\n"), look: os.Lstat}
 	text, err := file.read()
@@ -65,8 +66,8 @@ func (s Secret) Value() ([]byte, error) {
 	return value, nil
 }
 
-// UnfitForHeader returns the reason why a value cannot be sent in a header, or cannot be recognised
-// in an answer; "" if it can.
+// UnfitForHeader returns the reason why a value cannot be sent in a header, or cannot be
+// recognized in an answer; "" if it can.
 func UnfitForHeader(value []byte) string {
 	switch {
 	case len(value) < minSecret:
@@ -83,8 +84,8 @@ func UnfitForHeader(value []byte) string {
 	return ""
 }
 
-// CheckPlaces returns the defects of a secret's hosts, header and variable, each if it is set. The
-// keys of the findings are the keys of the configuration file.
+// CheckPlaces returns the defects of a secret's hosts, header and variable, each if it is set.
+// The keys of the findings are the keys in the configuration file.
 func CheckPlaces(s Secret) Findings {
 	k := &checker{}
 	if s.Env != "" && !envForm.MatchString(s.Env) {

@@ -18,11 +18,11 @@ type Vault struct {
 	PassphraseFile string `toml:"passphrase_file" path:"true"`
 }
 
-// maxPassphrase is the longest passphrase in bytes.
+// maxPassphrase is the maximum length of a passphrase in bytes.
 const maxPassphrase = 1024
 
-// Passphrase reads the passphrase; nil is none. It is read at each use, so that the file may be on
-// a device that is attached later.
+// Passphrase reads the passphrase; it returns nil without a file. It is read at each use, so
+// that the file may be on a device that is attached later.
 func (v Vault) Passphrase() ([]byte, error) {
 	if v.PassphraseFile == "" {
 		return nil, nil
@@ -30,7 +30,7 @@ func (v Vault) Passphrase() ([]byte, error) {
 	return ReadPassphrase(v.PassphraseFile)
 }
 
-// ReadPassphrase reads the first and only line of a file as a passphrase.
+// ReadPassphrase reads the only line of a file as a passphrase.
 func ReadPassphrase(path string) ([]byte, error) {
 	file := privateFile{path: path, kind: "passphrase", holds: "passphrase", most: maxPassphrase + len("\r\n"), look: os.Stat}
 	text, err := file.read()

@@ -36,7 +36,7 @@ type WASMRuntime struct {
 	MaxConcurrent int `toml:"max_concurrent"`
 }
 
-// TimeLimit is TimeLimitMS as a duration.
+// TimeLimit returns TimeLimitMS as a duration.
 func (w WASMRuntime) TimeLimit() time.Duration { return millis(w.TimeLimitMS) }
 
 // Skills limits the tools of installed skills. A tool gets what its manifest requests, within these

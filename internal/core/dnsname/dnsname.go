@@ -8,9 +8,9 @@ import (
 
 const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// Valid reports whether name is a host name as RFC 1123 section 2.1 has it:
-// labels of 1 to 63 letters, digits and inner hyphens, in 253 characters. It has
-// no dot at its end.
+// Valid reports whether name is a host name as defined by RFC 1123 section 2.1: labels of 1 to
+// 63 letters, digits and inner hyphens, at most 253 characters in total. A trailing dot is not
+// valid.
 func Valid(name string) bool {
 	for label := range strings.SplitSeq(name, ".") {
 		if !validLabel(label) {
@@ -25,8 +25,8 @@ func validLabel(label string) bool {
 		label[0] != '-' && label[len(label)-1] != '-'
 }
 
-// Loopback reports whether a host is the machine itself. An empty host, which means every interface
-// of a listener, is not.
+// Loopback reports whether a host is the machine itself. It returns false for an empty host,
+// which means every interface of a listener.
 func Loopback(host string) bool {
 	if host == "localhost" {
 		return true

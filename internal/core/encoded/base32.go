@@ -2,7 +2,7 @@ package encoded
 
 import "iter"
 
-// base32Codes are the upper-case and the lower-case alphabet (RFC 4648 section 6).
+// base32Codes has the upper-case and the lower-case alphabet (RFC 4648 section 6).
 var base32Codes = [...]code{
 	base32Code("ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"), base32Code("abcdefghijklmnopqrstuvwxyz234567"),
 }
@@ -15,8 +15,8 @@ func base32Code(alphabet string) code {
 	return code{&chars, values, 5, 8}
 }
 
-// Base32 is Base64 for base32. It reads capital letters and small ones apart, since encoders
-// do not mix them and many names do.
+// Base32 is Base64 for base32. It reads upper-case and lower-case letters separately: encoders
+// do not mix them, and many names do.
 func Base32(text []byte, least int) iter.Seq[*Reading] {
 	return func(yield func(*Reading) bool) {
 		for i := range base32Codes {

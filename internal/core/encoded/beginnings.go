@@ -1,15 +1,16 @@
 package encoded
 
-// Beginnings are the first three bytes of words that are looked for, in small and in
-// capital letters. The zero value has none.
+// Beginnings holds the first three bytes of the searched words, in lower and upper case. The
+// zero value is empty.
 type Beginnings struct {
-	// A bit is for the words that begin alike: a byte has it at each of the three
-	// places where it stands in them.
+	// Each bit represents the words with the same first three bytes. It is set for their first
+	// byte in first, their second in second, and their third in third.
 	first, second, third [256]uint32
 	words                []string
 }
 
-// Add adds a word in small letters that has three bytes at least.
+// Add adds a word in lower case of at least three bytes. It panics beyond 32 different
+// beginnings.
 func (b *Beginnings) Add(word string) {
 	word = word[:3]
 	for _, known := range b.words {
@@ -30,10 +31,10 @@ func (b *Beginnings) Add(word string) {
 	}
 }
 
-// Next returns the next position in a text, from from on, at which a word may begin, judged by
-// three bytes, or -1.
+// Next returns the first position in t, at or after from, where a word may begin, or -1. It
+// compares only three bytes.
 func Next[text string | []byte](b *Beginnings, t text, from int) int {
-	var one, two uint32 // the words that one and two bytes before this one begin
+	var one, two uint32 // the words that may begin one and two bytes before this byte
 	for i := from; i < len(t); i++ {
 		c := t[i]
 		if two&b.third[c] != 0 {
@@ -44,12 +45,12 @@ func Next[text string | []byte](b *Beginnings, t text, from int) int {
 	return -1
 }
 
-// MayHold looks at what Base64 would read, in one pass and without a copy. It reports
-// whether a word may begin in one of the readings, or a stretch that Base64 would read
-// again. It may be wrong at the ends of the readings alone, and then says yes.
+// MayHold checks, in one pass and without a copy, the bytes that Base64 would decode. It
+// reports whether a word may begin in a reading, or whether a reading has a stretch that could
+// be decoded as base64 again. It has false positives only at the ends of readings.
 func MayHold(text []byte, least int, words *Beginnings) bool {
 	if len(text) > longest {
-		return false // nor does Base64
+		return false // Base64 does not decode it either
 	}
 	digits := (least*8 + 5) / 6
 	for from, to := base64Set.stretch(text, 0, digits); from < to; from, to = base64Set.stretch(text, to, digits) {
@@ -61,12 +62,12 @@ func MayHold(text []byte, least int, words *Beginnings) bool {
 	return false
 }
 
-// mayStand is MayHold for one stretch. The four readings have their bytes where an even
-// number of bits stands before them: three of them end within each character.
+// mayStand is MayHold for one stretch. The bytes of the four readings begin at even bit
+// positions; bytes of three readings end within each character.
 func (b *Beginnings) mayStand(text []byte, digits int) bool {
 	var bits uint64
-	// These are how many bytes were base64 until now, of each reading, in the order in
-	// which their next bytes end.
+	// The length of the current run of base64 bytes in each reading, in the order in which the
+	// readings' next bytes end.
 	var one, two, three, four int
 	for _, char := range text {
 		v := sextets[char]
@@ -85,15 +86,15 @@ func (b *Beginnings) mayStand(text []byte, digits int) bool {
 	return false
 }
 
-// begin are the words that begin with the first two of the last three bytes.
+// begin returns the words whose first two bytes are the first two of the last three bytes.
 func (b *Beginnings) begin(bits uint64) uint32 {
 	return b.first[byte(bits>>16)] & b.second[byte(bits>>8)]
 }
 
-// at returns the words that begin with all three bytes.
+// at returns the words that begin with the last three bytes.
 func (b *Beginnings) at(bits uint64) uint32 { return b.begin(bits) & b.third[byte(bits)] }
 
-// run is how many bytes of base64 there are with one more.
+// run returns the length of a run of base64 bytes after one more byte.
 func run(before int, bits uint64) int {
 	if base64Set[byte(bits)] {
 		return before + 1

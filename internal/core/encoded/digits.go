@@ -34,8 +34,8 @@ var (
 
 const hexDigits = "0123456789abcdefABCDEF"
 
-// Dense reports whether a text may be the end of a line of base64, or of
-// hexadecimal with colons.
+// Dense reports whether a text may be the end of a line of base64, or of hexadecimal with
+// colons.
 func Dense(text []byte) bool {
 	for _, b := range text {
 		if !base64Set[b] && b != ':' {
@@ -60,29 +60,30 @@ func SpacedHex(text []byte) bool {
 }
 
 // Base64 decodes the stretches of a text that may be base64 of at least least bytes, with and
-// without line ends; other separates the decoded stretches. It decodes them four times, because the
-// searched text may follow characters that are not base64 or belong to another group. A reading is
-// valid until the next.
+// without line ends. It yields four readings, because the searched text may follow characters
+// that are not base64 or belong to another group. The byte other separates the decoded
+// stretches. A reading is valid until the next one is yielded.
 func Base64(text []byte, least int) iter.Seq[*Reading] {
 	return func(yield func(*Reading) bool) {
 		base64Code.readings(text, least, yield)
 	}
 }
 
-// code is an encoding in which each character stands for a few bits.
+// code is an encoding in which each character represents a few bits.
 type code struct {
 	chars *set
 	// values maps a character to its value plus 1.
 	values *[256]byte
-	// width is how many bits a character stands for, and places how many characters it takes
-	// until one begins where a byte begins.
+	// width is the number of bits of a character. places is the number of characters after which a
+	// character begins at a byte boundary again.
 	width, places int
 }
 
 var base64Code = code{&base64Set, &sextets, 6, 4}
 
-// readings decodes the stretches of a text that may be at least least bytes, and yields a reading
-// for each position at which a byte may begin. It reports whether the consumer wants more.
+// readings decodes the stretches of a text that may be at least least bytes, and yields a
+// reading for each position at which a byte may begin. It returns false if the consumer
+// stopped.
 func (c *code) readings(text []byte, least int, yield func(*Reading) bool) bool {
 	digits := (least*8 + c.width - 1) / c.width
 	start, end := c.chars.stretch(text, 0, digits)
@@ -105,10 +106,10 @@ func (c *code) readings(text []byte, least int, yield func(*Reading) bool) bool 
 	return true
 }
 
-// other stands for characters outside the encoding.
+// other separates decoded stretches.
 const other = '\n'
 
-// wrapped returns where a stretch of a set ends that may go on in other lines.
+// wrapped returns the end of a stretch that may continue on further lines.
 func (s *set) wrapped(text []byte, start, end int) int {
 	for end-start >= WrapFrom {
 		next := end
@@ -131,12 +132,12 @@ func (s *set) wrapped(text []byte, start, end int) int {
 	return end
 }
 
-// unpack reads a text from a place on, but for the first few characters. Characters that stand
-// for nothing are left out.
+// unpack decodes a text from start on, without the first skip characters of the encoding. It
+// ignores characters outside the encoding.
 func (c *code) unpack(s *sink, text []byte, start, skip int) {
 	var bits uint
-	var places [3]int // of the last characters, the newest first
-	n := 0            // the bits that no byte has yet
+	var places [3]int // of the last three characters, newest first
+	n := 0            // the number of bits not yet part of a byte
 	for i := start; i < len(text); i++ {
 		v := c.values[text[i]]
 		if v == 0 {
@@ -156,10 +157,9 @@ func (c *code) unpack(s *sink, text []byte, start, skip int) {
 	}
 }
 
-// Hex reads the stretches of a text that may be at least so many bytes in
-// hexadecimal, also with something between them, such as colons, blanks, line
-// ends, 0x and \x. It reads them twice: a byte may begin with either digit. A
-// reading is good until the next.
+// Hex decodes the stretches of a text that may be at least least bytes in hexadecimal, also
+// with separators such as colons, blanks, line ends, 0x and \x. It yields two readings, because
+// a byte may begin with either digit. A reading is valid until the next one is yielded.
 func Hex(text []byte, least int) iter.Seq[*Reading] {
 	return func(yield func(*Reading) bool) {
 		start, end := hexSet.stretch(text, 0, 2*least)

@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// Dump decodes the hexadecimal dumps in a text, in the layouts of hexdump, xxd and od: an offset,
-// groups of digits, and in some layouts the characters again. It yields two readings, because a
-// group of several bytes may be in big-endian or little-endian order. The place of a byte ends
-// at the end of its line, so that it includes the characters. A reading is valid until the next
-// one is yielded.
+// Dump decodes the hexadecimal dumps in a text, in the layouts of hexdump, xxd and od: an
+// offset, groups of digits, and in some layouts the characters again. It yields two readings,
+// because a group of several bytes may be in big-endian or little-endian order. The place of a
+// byte ends at the end of its line, so that it includes the characters. A reading is valid
+// until the next one is yielded.
 func Dump(text []byte, least int) iter.Seq[*Reading] {
 	return func(yield func(*Reading) bool) {
 		lines := dumpLines(text)
@@ -42,11 +42,11 @@ func Dump(text []byte, least int) iter.Seq[*Reading] {
 
 // dumpLine is a line of a dump.
 type dumpLine struct {
-	// The line begins and ends there, and the next one begins.
+	// The positions of the line's start and end, and of the next line's start.
 	start, end, next int
 	offset           uint64
 	groups           []place // of an even number of digits
-	// size is how many bytes the line shows.
+	// size is the number of bytes in the line.
 	size int
 }
 
@@ -89,16 +89,16 @@ func (l *dumpLine) bound(next uint64) {
 	l.size = int(next - l.offset)
 }
 
-// The digits of an offset, and the most of a group: xxd -g0 has one group in a line.
+// The bounds of the number of digits of an offset and of a group: xxd -g0 prints one group per
+// line.
 const (
 	leastOffset, mostOffset = 4, 16
 	mostGroup               = 512
-	// halfLine is how many bytes stand before the wider gap in the middle of a line of
-	// hexdump -C.
+	// halfLine is the number of bytes before the wider gap in the middle of a line of hexdump -C.
 	halfLine = 8
 )
 
-// parseDumpLine reads the line between two places.
+// parseDumpLine parses text[start:end].
 func parseDumpLine(text []byte, start, end int) (line dumpLine, ok bool) {
 	at := start + blanks(text[start:end])
 	digits := hexRun(text[at:end])
@@ -130,7 +130,7 @@ func parseDumpLine(text []byte, start, end int) (line dumpLine, ok bool) {
 		if gap == 0 {
 			break
 		}
-		// A wider gap is before the characters, but for the one in the middle.
+		// A wider gap precedes the characters, except in the middle of a line.
 		middle := line.size == halfLine && line.size == len(line.groups)
 		if between == 0 {
 			between = gap
@@ -141,8 +141,9 @@ func parseDumpLine(text []byte, start, end int) (line dumpLine, ok bool) {
 	return line, line.size > 0
 }
 
-// padded reports whether a text, after a gap, begins with a group that is shorter than the first
-// one by as many digits as the gap is wider: xxd -e aligns its last group to the right.
+// padded reports whether a text has, after a gap, a group with fewer digits than the first
+// group, whose missing digits equal the additional width of the gap. xxd -e aligns its last
+// group to the right.
 func (l *dumpLine) padded(text []byte, wider, gap int) bool {
 	digits := hexRun(text[gap:])
 	return digits > 0 && digits+wider == l.groups[0].len()
@@ -164,10 +165,10 @@ func (l *dumpLine) read(s *sink, text []byte, reversed bool) {
 	}
 }
 
-// blanks returns how many blanks a text begins with.
+// blanks returns the number of blanks at the start of a text.
 func blanks(text []byte) int { return len(text) - len(bytes.TrimLeft(text, " \t")) }
 
-// hexRun returns how many hexadecimal digits a text begins with.
+// hexRun returns the number of hexadecimal digits at the start of a text.
 func hexRun(text []byte) int {
 	n := 0
 	for n < len(text) && nibble(text[n]) >= 0 {

@@ -1,14 +1,15 @@
-// Package encoded decodes text within a text: escapes, base64, hexadecimal. It serves searches for
-// a text that may occur in such a form, and maps matches to their position. It never fails: text
-// without an encoding yields no reading.
+// Package encoded decodes text within a text: escapes, base64, hexadecimal. Searches use it to
+// find a text that may occur in such a form, and to map matches to their positions. It never
+// fails: text without an encoding yields no reading.
 package encoded
 
 import "math"
 
-// Reading is a text as a decoder reads it.
+// Reading is a decoded text.
 type Reading struct {
 	Text []byte
-	// read decodes again to compute the positions, because few texts contain a match.
+	// read decodes again to compute the positions; they are rarely needed, as few texts contain a
+	// match.
 	read     func(*sink)
 	from, to []int32
 }
@@ -28,15 +29,15 @@ func (s *sink) add(b byte, from, to int) {
 	}
 }
 
-// newReading reads into a buffer.
+// newReading decodes into a buffer.
 func newReading(buffer []byte, read func(*sink)) *Reading {
 	s := sink{text: buffer[:0]}
 	read(&s)
 	return &Reading{Text: s.text, read: read}
 }
 
-// Place returns where the source of Text[start:end] begins and ends; start is
-// below end, and the source is as it was.
+// Place returns the start and end of the source of Text[start:end]. start MUST be less than
+// end, and the source unchanged.
 func (r *Reading) Place(start, end int) (from, to int) {
 	if r.from == nil {
 		s := sink{text: make([]byte, 0, len(r.Text)), places: true}
@@ -50,10 +51,10 @@ func (r *Reading) Place(start, end int) (from, to int) {
 // Clear wipes the text.
 func (r *Reading) Clear() { clear(r.Text) }
 
-// longest is as much of a text as is read: places are kept in 32 bits.
+// longest is the maximum length of a decoded text: places are stored in 32 bits.
 const longest = math.MaxInt32
 
-// set has a bit for each byte.
+// set holds a flag for each byte.
 type set [256]bool
 
 func setOf(bytes string) (s set) {
@@ -63,8 +64,8 @@ func setOf(bytes string) (s set) {
 	return s
 }
 
-// stretch returns the next stretch of at least least bytes of a set, from at on; start is len(text)
-// without one. It inspects only every least-th byte while no stretch is found.
+// stretch returns the next stretch of at least least bytes of the set, from at on. Without one,
+// start is len(text). It inspects only every least-th byte until it finds a stretch.
 func (s *set) stretch(text []byte, at, least int) (start, end int) {
 	for last := at + least - 1; last < len(text); last = at + least - 1 {
 		for start = last; start >= at && s[text[start]]; {

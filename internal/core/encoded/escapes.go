@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// Unescape undoes, once, the escapes of URLs, of JSON and of string literals, and
-// of HTML, and leaves NUL out where it is every other byte, as in UTF-16. It reports whether there were any.
+// Unescape decodes, once, the escapes of URLs, JSON, string literals and HTML, and removes the
+// NUL bytes of UTF-16. It reports whether the text contains any.
 func Unescape(text []byte) (*Reading, bool) { return unescape(text, "%\\&\x00", escaped) }
 
-// UnescapeURL is Unescape for the escapes of URLs alone.
+// UnescapeURL decodes only the escapes of URLs.
 func UnescapeURL(text []byte) (*Reading, bool) { return unescape(text, "%", escaped) }
 
 // Unquote decodes the escapes and the soft line ends of quoted-printable (RFC 2045 section 6.7),
@@ -57,7 +57,7 @@ func escaped(text []byte, at int) ([]byte, int) {
 	return nil, wide(text, at)
 }
 
-// wide returns 1 for a NUL that is one of three that are two bytes apart.
+// wide returns 1 for a NUL that is one of three NULs two bytes apart, else 0.
 func wide(text []byte, at int) int {
 	in := 0
 	for i := at - 4; i <= at+4; i += 2 {
@@ -82,7 +82,7 @@ func quoted(text []byte, at int) ([]byte, int) {
 	return number(text, 1, 2, 16)
 }
 
-// number reads the byte that so many digits stand for.
+// number decodes a byte from its digits.
 func number(text []byte, at, digits, base int) ([]byte, int) {
 	if len(text) < at+digits {
 		return nil, 0
@@ -94,7 +94,7 @@ func number(text []byte, at, digits, base int) ([]byte, int) {
 	return []byte{byte(n)}, at + digits
 }
 
-// character reads the character that so many digits stand for.
+// character decodes a character from its digits.
 func character(text []byte, at, digits, base, size int) ([]byte, int) {
 	if digits <= 0 || len(text) < size {
 		return nil, 0
@@ -106,7 +106,7 @@ func character(text []byte, at, digits, base, size int) ([]byte, int) {
 	return utf8.AppendRune(nil, rune(n)), size
 }
 
-// letters are the escapes of one letter.
+// letters maps the letter of an escape to its character.
 var letters = map[byte]byte{'n': '\n', 'r': '\r', 't': '\t', '\\': '\\', '/': '/', '"': '"', '\'': '\'', '`': '`', '$': '$'}
 
 func backslash(text []byte) ([]byte, int) {
@@ -133,7 +133,7 @@ func backslash(text []byte) ([]byte, int) {
 	return nil, 0
 }
 
-// names are the named characters of HTML that are ASCII.
+// names maps the named characters of HTML that are ASCII.
 var names = map[string]byte{
 	"quot": '"', "amp": '&', "apos": '\'', "lt": '<', "gt": '>', "nbsp": ' ', "Tab": '\t', "NewLine": '\n', "excl": '!', "num": '#',
 	"dollar": '$', "percnt": '%', "lpar": '(', "rpar": ')', "ast": '*', "midast": '*', "plus": '+', "comma": ',', "period": '.', "sol": '/',
@@ -142,7 +142,7 @@ var names = map[string]byte{
 	"VerticalLine": '|', "rcub": '}', "rbrace": '}', "QUOT": '"', "AMP": '&', "LT": '<', "GT": '>',
 }
 
-// longestEntity is the length of the longest entity that is read, with its ends.
+// longestEntity is the length of the longest entity that is decoded, including "&" and ";".
 const longestEntity = 20
 
 func entity(text []byte) ([]byte, int) {

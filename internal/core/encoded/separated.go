@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// mostSeparators is how many characters in a row may separate two groups, such as a comma
-// with a blank, or a line end with the indentation of the next line. leastGroups is how many
-// groups of one length have to follow each other: few texts have that many by chance.
+// mostSeparators is the highest number of consecutive separators between two groups, such as a
+// comma with a blank, or a line end with indentation. leastGroups is the lowest number of
+// consecutive groups of equal length: few texts have that many by chance.
 const (
 	mostSeparators = 4
 	leastGroups    = 2
@@ -75,11 +75,11 @@ func (s *set) join(out *sink, text []byte, stretch place) {
 	}
 }
 
-// grouped returns the stretches of a text in which groups of bytes of the set have one
-// length, with the group before and the one after them, which may be shorter.
+// grouped returns the stretches of a text in which groups of bytes of the set have equal
+// length, with the groups before and after them, which may be shorter.
 func (s *set) grouped(text []byte, digits int) (stretches []place) {
-	var stretch, before place // the stretch until now, and its last group
-	equal, length := 1, 0     // the groups of one length, and the bytes of all groups
+	var stretch, before place // the current stretch, and its last group
+	equal, length := 1, 0     // groups of equal length, and bytes of all groups
 	keep := func() {
 		// Pairs of short words in prose also have equal length, and are not a stretch.
 		if regular := equal * before.len(); equal >= leastGroups && regular >= digits*3/4 && length >= digits {
@@ -111,7 +111,7 @@ func (s *set) grouped(text []byte, digits int) (stretches []place) {
 	return stretches
 }
 
-// group returns the next group of bytes of the set, from a place on.
+// group returns the next group of bytes of the set, from at on.
 func (s *set) group(text []byte, at int) place {
 	for at < len(text) && !s[text[at]] {
 		at++

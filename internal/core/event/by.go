@@ -7,8 +7,8 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// By returns the draft with the member "by_device" in its payload: the device of the
-// request that caused it. Without a device it stays as it is.
+// By returns the draft with the member "by_device" added to its payload: the device of the
+// request that caused the event. Without a device, it returns the draft unchanged.
 func (d Draft) By(device string) (Draft, error) {
 	if device == "" {
 		return d, nil

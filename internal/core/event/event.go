@@ -163,8 +163,8 @@ const (
 	Restored     Code = "PAL-J105"
 )
 
-// Draft is an event before the writer gives it a sequence number, a time and
-// a place in the chain.
+// Draft is an event before the writer assigns a sequence number, a time and a place in the
+// chain.
 type Draft struct {
 	Code    Code
 	Session string
@@ -185,7 +185,7 @@ type Draft struct {
 // Unasked is a call allowed by policy or a grant, with the fields that a grant for it would match.
 type Unasked struct {
 	RequestedBy, OnBehalfOf, Tool string
-	// Subject is "" for a call that has none.
+	// Subject is "" for a call without a subject.
 	Subject, CallDigest string
 }
 

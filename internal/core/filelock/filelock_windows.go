@@ -18,5 +18,5 @@ func Try(f *os.File) error {
 	return err
 }
 
-// Release has nothing to do: closing the file unlocks it.
+// Release does nothing: closing the file unlocks it.
 func Release(*os.File) error { return nil }

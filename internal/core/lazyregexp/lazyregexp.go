@@ -14,8 +14,8 @@ type Regexp struct {
 	compile func() *regexp.Regexp
 }
 
-// New returns the regular expression for a text. A text that does not compile
-// panics at its first use; internal/archtest compiles them all.
+// New returns the regular expression for a text. A text that does not compile causes a panic at
+// its first use; internal/archtest compiles all texts.
 func New(text string) *Regexp {
 	return &Regexp{text, sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
 }

@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// Who wants a place: a principal, and the user who answers for it. For a user both
-// are the same.
+// Who identifies a requester of a place: a principal, and the user responsible for it. For a
+// user, both are the same.
 type Who struct{ Owner, Principal string }
 
-// Full is the error of one who may not wait.
+// Full is the error for a request that may not wait.
 type Full struct {
-	// Waiting is how many wait.
+	// Waiting is the number of waiting requests.
 	Waiting int
-	// RetryAfter is about how long it takes until as many places have become free
-	// as wait now; at least a second, at most a minute.
+	// RetryAfter is the estimated time until as many places have become free as requests wait now.
+	// It is at least a second and at most a minute.
 	RetryAfter time.Duration
 }
 
@@ -34,19 +34,19 @@ type Queue struct {
 	taken   int
 	waiting int
 	refused int
-	// held is about how long a place is kept: each end counts an eighth.
+	// held is a moving average of the time that a place is held: each release counts an eighth.
 	held   time.Duration
 	owners turns
 }
 
-// turns are lines in the order in which they are served next, by name.
+// turns are lines by name, in the order in which they are served next.
 type turns struct {
 	order  list.List
 	byName map[string]*line
 }
 
-// line holds the waiting requests of one owner or one principal. An owner has lines by principal,
-// and a principal has tickets.
+// line holds the waiting requests of one owner or one principal. A line of an owner has lines
+// by principal; a line of a principal has tickets.
 type line struct {
 	name       string
 	at         *list.Element
@@ -55,18 +55,18 @@ type line struct {
 	tickets    list.List
 }
 
-// ticket is one who waits; called is closed when it has a place.
+// ticket is one waiting request; called is closed when it has a place.
 type ticket struct {
 	owner, principal *line
 	at               *list.Element
 	called           chan struct{}
 }
 
-// NewQueue returns a queue for that many places, and at least one; at most waiting wait.
+// NewQueue returns a queue for that many places, at least one. At most waiting requests wait.
 func NewQueue(places, waiting int) *Queue { return &Queue{places: max(places, 1), most: waiting} }
 
-// Enter waits for a place. leave returns it; further calls of it do nothing. The error is a *Full,
-// or the error of the context if it ended before a place was free.
+// Enter waits for a place. leave returns it; further calls of leave do nothing. The error is a
+// *Full, or the error of the context if it ended before a place was free.
 func (q *Queue) Enter(ctx context.Context, who Who) (leave func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -87,21 +87,21 @@ func (q *Queue) Enter(ctx context.Context, who Who) (leave func(), err error) {
 	return sync.OnceFunc(func() { q.leave(time.Since(since)) }), nil
 }
 
-// Waiting returns how many wait.
+// Waiting returns the number of waiting requests.
 func (q *Queue) Waiting() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.waiting
 }
 
-// Refused returns how many were not let wait since the start.
+// Refused returns the number of refused requests since the start.
 func (q *Queue) Refused() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.refused
 }
 
-// admit takes a free place and returns no ticket, or returns a ticket.
+// admit takes a free place and returns nil, or returns a ticket for a waiting request.
 func (q *Queue) admit(who Who) (*ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,7 +122,7 @@ func (q *Queue) admit(who Who) (*ticket, error) {
 	return t, nil
 }
 
-// roomFor says whether one more may wait.
+// roomFor reports whether one more request may wait.
 func (q *Queue) roomFor(who Who) bool {
 	free := q.most - q.waiting
 	owner := q.owners.byName[who.Owner]
@@ -142,7 +142,7 @@ func (q *Queue) patience() time.Duration {
 	return max(q.held*rounds, leastRetry)
 }
 
-// leave hands a place to who is next, or has one more free.
+// leave passes a place to the next waiting request, or marks it as free.
 func (q *Queue) leave(held time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -161,8 +161,8 @@ func (q *Queue) handOn() {
 	close(t.called)
 }
 
-// giveUp takes back a ticket. A place that it was given meanwhile goes on to the
-// next.
+// giveUp withdraws a ticket. If it has a place meanwhile, giveUp passes the place to the next
+// request.
 func (q *Queue) giveUp(t *ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -183,7 +183,7 @@ func (q *Queue) remove(t *ticket) {
 	q.owners.dropEmpty(t.owner)
 }
 
-// line finds a line, or starts one that comes last.
+// line returns the line of a name, or adds a new one as the last.
 func (t *turns) line(name string) *line {
 	if l := t.byName[name]; l != nil {
 		return l
@@ -197,7 +197,7 @@ func (t *turns) line(name string) *line {
 	return l
 }
 
-// next returns the line whose turn it is, and puts it last.
+// next returns the line whose turn it is, and moves it to the end.
 func (t *turns) next() *line {
 	l, _ := t.order.Front().Value.(*line)
 	t.order.MoveToBack(l.at)

@@ -8,19 +8,18 @@ import (
 	"time"
 )
 
-// Backoff defines the number of failures that lock a key, and the duration.
+// Backoff defines the number of failures that lock a key, and the duration of the lock.
 type Backoff struct {
-	// Free is how many failures lock nothing. The next one locks the key for
-	// First, and each further one for twice as long as the one before, up to
-	// Longest.
+	// Free is the number of failures that do not lock a key. The next failure locks it for First,
+	// and each further one for twice as long as the previous lock, up to Longest.
 	Free           int
 	First, Longest time.Duration
-	// Forget is how long after its last failure, or after the end of its lock, a
-	// key's failures are forgotten.
+	// Forget is the time after the last failure, or after the end of the lock, until the failures
+	// of a key are forgotten.
 	Forget time.Duration
 }
 
-// lock is how long the nth failure locks.
+// lock returns the duration of the lock after the nth failure.
 func (b Backoff) lock(n int) time.Duration {
 	if n <= b.Free {
 		return 0
@@ -35,17 +34,17 @@ func (b Backoff) lock(n int) time.Duration {
 	return min(d, b.Longest)
 }
 
-// How many keys a Lockout keeps by themselves, about 10 MiB, and into how many
-// counts all others fall.
+// The maximum number of keys with their own count, about 10 MiB, and the number of shared
+// counts for all other keys.
 const (
 	mostLocked  = 1 << 16
 	sharedLocks = 1 << 10
 )
 
-// Lockout locks keys whose attempts fail: wrong secrets of a token, wrong PINs from an address. Its
-// memory is bounded, and reaching the bound unlocks no key: the state of a key is kept until
-// Backoff.Forget is over. When the table is full, new keys share counts, many keys one. A key with
-// a shared count may be locked because of others, and is never locked for less than its own
+// Lockout locks keys whose attempts fail: wrong secrets of a token, wrong PINs from an address.
+// Its memory is bounded, and reaching the bound unlocks no key: the state of a key is kept
+// until Backoff.Forget is over. When the table is full, new keys share counts with other keys.
+// A key with a shared count may be locked because of others, but never for less than its own
 // failures require. It is safe for concurrent use.
 type Lockout struct {
 	backoff Backoff
@@ -55,26 +54,25 @@ type Lockout struct {
 
 	mu    sync.Mutex
 	byKey map[uint64]*failures
-	// next has the same, the one that is forgotten first at the front.
+	// next has the failures of byKey, with the first ones to be forgotten at the front.
 	next forgetting
-	// shared counts the failures of keys that found no room. A key is either in
-	// byKey or counted here, never both: it gets no count of its own while the
-	// one that it shares is remembered.
+	// shared counts the failures of keys for which byKey has no room. A key has either its own or
+	// a shared count: it gets no count of its own until its shared count is forgotten.
 	shared []failures
 }
 
-// failures are the failures of one key, or of many that share a count.
+// failures are the failures of one key, or of many keys that share a count.
 type failures struct {
 	key   uint64
 	n     int
 	until time.Time
-	// forgotten is when they no longer count.
+	// forgotten is the time after which the failures no longer count.
 	forgotten time.Time
 	index     int
 }
 
-// NewLockout returns a lockout that knows no key. It refuses a Backoff that would
-// lock nothing.
+// NewLockout returns a lockout without failures. It returns an error for a Backoff that would
+// never lock.
 func NewLockout(b Backoff) (*Lockout, error) {
 	if b.Free < 0 || b.First <= 0 || b.Longest < b.First || b.Forget <= 0 {
 		return nil, errors.New("a lockout needs a positive first lock, a longest one that is not shorter, and a time after which failures are forgotten")
@@ -85,10 +83,10 @@ func NewLockout(b Backoff) (*Lockout, error) {
 	}, nil
 }
 
-// Try begins an attempt of a key, unless the key is locked: then it returns how long
-// the lock still lasts, and the attempt must not be looked at. An attempt counts as
-// a failure from its beginning, so that many at the same time are no more guesses
-// than one after the other; Succeeded takes that back.
+// Try begins an attempt of a key. If the key is locked, it returns false and the remaining time
+// of the lock, and the caller MUST NOT evaluate the attempt. An attempt counts as a failure
+// from its start, so that concurrent attempts permit no more guesses than sequential ones.
+// Succeeded clears the failures of the key.
 func (l *Lockout) Try(key string) (ok bool, retryAfter time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,8 +98,8 @@ func (l *Lockout) Try(key string) (ok bool, retryAfter time.Duration) {
 	return true, 0
 }
 
-// Failed counts a failure of a key that did not begin with Try, and returns how
-// long the key is locked now; 0 for not at all.
+// Failed counts a failure of a key that did not begin with Try. It returns how long the key is
+// locked now, 0 if it is not.
 func (l *Lockout) Failed(key string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,14 +118,15 @@ func (l *Lockout) Succeeded(key string) {
 	}
 }
 
-// Locked returns how long a key is still locked, 0 when it is not.
+// Locked returns how long a key is still locked, 0 if it is not.
 func (l *Lockout) Locked(key string) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.known(maphash.String(l.seed, key)).locked(l.now())
 }
 
-// Count returns how many keys are locked now. Keys that share a count are one.
+// Count returns the number of keys that are locked now. Keys with a shared count are counted as
+// one.
 func (l *Lockout) Count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,14 +144,14 @@ func (l *Lockout) Count() int {
 	return count
 }
 
-// Len returns how many keys have a count of their own.
+// Len returns the number of keys with their own count.
 func (l *Lockout) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.byKey)
 }
 
-// known is where a key's failures are counted.
+// known returns the count of a key.
 func (l *Lockout) known(hash uint64) *failures {
 	if f := l.byKey[hash]; f != nil {
 		return f
@@ -189,7 +188,7 @@ func (l *Lockout) forget(f *failures) {
 
 func (f *failures) locked(now time.Time) time.Duration { return max(f.until.Sub(now), 0) }
 
-// forgetting is a heap of failures by when they are forgotten.
+// forgetting is a heap of failures, ordered by the time at which they are forgotten.
 type forgetting []*failures
 
 func (h forgetting) Len() int           { return len(h) }
@@ -207,7 +206,7 @@ func (h *forgetting) Push(x any) {
 	*h = append(*h, f)
 }
 
-// Pop takes the last one away.
+// Pop removes and returns the last element.
 func (h *forgetting) Pop() any {
 	last := len(*h) - 1
 	f := (*h)[last]

@@ -9,13 +9,12 @@ import (
 	"time"
 )
 
-// Quota are in bytes; all are positive.
+// Quota limits bytes; all fields are positive.
 type Quota struct {
-	// PerSecond bytes flow into a bucket that holds Burst. Begin takes its bytes
-	// out and refuses when there are fewer; Charge takes its bytes out in any
-	// case, and may leave the bucket below zero.
+	// PerSecond bytes flow into a bucket that holds Burst. Begin removes its bytes, and refuses if
+	// the bucket has fewer. Charge always removes its bytes, and may make the bucket negative.
 	PerSecond, Burst int64
-	// Day bounds what one leaves behind within 24 hours, counted by the hour.
+	// Day limits the bytes that a principal stores within 24 hours, counted by the hour.
 	Day int64
 	// InFlight limits the bytes of running calls of one principal, InFlightAll of all together.
 	InFlight, InFlightAll int64
@@ -23,12 +22,12 @@ type Quota struct {
 
 // Refusal names the limit that is reached.
 type Refusal struct {
-	// Limit names it: "rate", "day", "in_flight" or "in_flight_all".
+	// Limit is "rate", "day", "in_flight" or "in_flight_all".
 	Limit string
-	// Most is the limit in bytes; for "rate" it is Limits.Burst.
+	// Most is the limit in bytes; for "rate" it is Quota.Burst.
 	Most int64
-	// RetryAfter is how long until the same bytes fit; 0 for the limits in
-	// flight, where something has to end first.
+	// RetryAfter is the time until the same bytes fit. It is 0 for the limits in flight, where a
+	// running call has to end first.
 	RetryAfter time.Duration
 }
 
@@ -37,15 +36,15 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("the limit %s of %d bytes is reached", r.Limit, r.Most)
 }
 
-// Usage is how many bytes Who left behind in one hour.
+// Usage is the number of bytes that Who stored in one hour.
 type Usage struct {
 	Who string
-	// Hour counts hours since 1970, UTC.
+	// Hour is the number of hours since 1970, UTC.
 	Hour  int64
 	Bytes int64
 }
 
-// day is how many hours count, the present one included.
+// day is the number of hours that count, including the current one.
 const day = 24
 
 // Book counts bytes against the limits. It is safe for concurrent use.
@@ -63,7 +62,7 @@ type account struct {
 	at       time.Time
 	inFlight int64
 	hours    map[int64]int64
-	// changed are the hours that were not kept since.
+	// changed are the hours that Changed has yet to return.
 	changed map[int64]bool
 }
 
@@ -78,7 +77,7 @@ func NewBook(l Quota, now func() time.Time) (*Book, error) {
 	return &Book{limits: l, now: now, accounts: map[string]*account{}}, nil
 }
 
-// HourOf is the hour of a time as Usage counts them.
+// HourOf returns the hour of a time, as in Usage.
 func HourOf(at time.Time) int64 { return at.Unix() / 3600 }
 
 func (b *Book) account(who string, now time.Time) *account {
@@ -105,8 +104,8 @@ func (a *account) today() (sum int64) {
 	return sum
 }
 
-// Begin counts n bytes that who brings in as in flight until end is called; further
-// calls of end do nothing. A refusal counts nothing.
+// Begin counts n bytes of who as in flight until end is called; further calls of end do
+// nothing. A refusal counts nothing.
 func (b *Book) Begin(who string, n int64) (end func(), refused *Refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -141,7 +140,7 @@ func (b *Book) judge(a *account, n int64, now time.Time) *Refusal {
 	return nil
 }
 
-// fits is how long until no more than most is left of the day's sum.
+// fits returns the time until the sum of the day is at most most.
 func (a *account) fits(most int64, now time.Time) time.Duration {
 	hours := make([]int64, 0, len(a.hours))
 	for hour := range a.hours {
@@ -157,8 +156,8 @@ func (a *account) fits(most int64, now time.Time) time.Duration {
 	return day * time.Hour
 }
 
-// Charge counts n bytes that who left behind. It refuses nothing: they are written
-// already. Beyond the limits, the next Begin is refused.
+// Charge counts n bytes that who stored. It refuses nothing, because the bytes are already
+// written. Beyond the limits, the next Begin is refused.
 func (b *Book) Charge(who string, n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,8 +168,8 @@ func (b *Book) Charge(who string, n int64) {
 	a.changed[HourOf(now)] = true
 }
 
-// Changed returns the hours that changed since the last call of Changed, ordered by
-// Who and Hour. The caller stores them.
+// Changed returns the hours that changed since the last call of Changed, ordered by Who and
+// Hour. The caller stores them, or calls Unkept.
 func (b *Book) Changed() (list []Usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -184,8 +183,8 @@ func (b *Book) Changed() (list []Usage) {
 	return list
 }
 
-// Unkept takes back hours that Changed returned and that could not be stored: the
-// next call of Changed returns them again.
+// Unkept marks hours that Changed returned and that could not be stored: the next call of
+// Changed returns them again.
 func (b *Book) Unkept(list []Usage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

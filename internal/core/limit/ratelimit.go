@@ -3,8 +3,8 @@
 // handles keys, not principals.
 //
 // Requests are counted in token buckets: one per class and key, and one per class that all keys
-// share. Callers without a credential have separate buckets, so that a flood of theirs takes
-// nothing from members.
+// share. Callers without a credential have separate buckets, so that a flood of their requests
+// takes no tokens from members.
 //
 // Memory is bounded, and the bound cannot be used to get a fresh bucket: a bucket is removed only
 // when it is full, which equals a fresh one. Such a bucket is always available because the shared
@@ -38,16 +38,16 @@ type Limit struct {
 	Burst     int
 }
 
-// Rates are the buckets of a class.
+// Rates are the limits of the buckets of a class.
 type Rates struct {
-	// Each is for every key by itself.
+	// Each applies to every key separately.
 	Each Limit
 	// Global is shared by all keys of the class.
 	Global Limit
 }
 
-// KeysPerRequest is the most keys that one request may count against: its
-// principal and its address.
+// KeysPerRequest is the maximum number of keys that a request counts against: its principal and
+// its address.
 const KeysPerRequest = 2
 
 // mostKeys limits the memory of a class regardless of the limits: about 40 MiB. A class that
@@ -56,7 +56,7 @@ const mostKeys = 1 << 18
 
 // Limiter holds the buckets of all classes. It is safe for concurrent use.
 type Limiter struct {
-	// classes are of members, strangers of callers without a credential.
+	// classes are for members, strangers for callers without a credential.
 	classes, strangers map[Class]*class
 	seed               maphash.Seed
 
@@ -64,8 +64,7 @@ type Limiter struct {
 	lockouts map[Class]*Lockout
 }
 
-// Watch has Locked tell of a lockout, whose attempts are of a class. Register before
-// serving.
+// Watch adds a lockout of a class to the counts of Locked. Call it before serving.
 func (l *Limiter) Watch(of Class, lockout *Lockout) {
 	l.watching.Lock()
 	defer l.watching.Unlock()
@@ -75,7 +74,7 @@ func (l *Limiter) Watch(of Class, lockout *Lockout) {
 	l.lockouts[of] = lockout
 }
 
-// Locked returns how many keys are locked out now, for each class that has a lockout.
+// Locked returns the number of keys that are locked out now, for each class with a lockout.
 func (l *Limiter) Locked() map[Class]int {
 	l.watching.Lock()
 	defer l.watching.Unlock()
@@ -86,8 +85,8 @@ func (l *Limiter) Locked() map[Class]int {
 	return all
 }
 
-// NewLimiter returns a limiter for the classes named. Every limit must be positive,
-// and a shared bucket no smaller than a single one.
+// NewLimiter returns a limiter for the given classes. It returns an error unless every limit is
+// positive and each shared bucket is at least as large as a single one.
 func NewLimiter(limits map[Class]Rates) (*Limiter, error) {
 	l := &Limiter{classes: make(map[Class]*class, len(limits)), strangers: make(map[Class]*class, len(limits)), seed: maphash.MakeSeed()}
 	now := time.Now()
@@ -118,16 +117,15 @@ func (l Limit) valid() bool {
 	return l.PerSecond > 0 && !math.IsInf(l.PerSecond, 0) && l.Burst >= 1
 }
 
-// Allow takes one token from the bucket of each key and one from the shared
-// bucket of the class, or none at all when one of them is empty; then
-// retryAfter is how long it takes until all have one. More than
-// KeysPerRequest keys, no key, and a class that New was not given are refused
-// with no time to retry after.
+// Allow takes one token from the bucket of each key and one from the shared bucket of the
+// class. If one of them is empty, it takes none, and retryAfter is the time until all have a
+// token. It refuses more than KeysPerRequest keys, no key, and an unknown class, with a
+// retryAfter of 0.
 func (l *Limiter) Allow(name Class, keys ...string) (ok bool, retryAfter time.Duration) {
 	return l.allow(l.classes[name], keys)
 }
 
-// AllowStranger is Allow for a caller without a credential, whose shared bucket is another.
+// AllowStranger is Allow for a caller without a credential; the buckets are separate.
 func (l *Limiter) AllowStranger(name Class, keys ...string) (ok bool, retryAfter time.Duration) {
 	return l.allow(l.strangers[name], keys)
 }
@@ -136,8 +134,8 @@ func (l *Limiter) allow(c *class, keys []string) (ok bool, retryAfter time.Durat
 	if c == nil || len(keys) == 0 || len(keys) > KeysPerRequest {
 		return false, 0
 	}
-	// Keys are external and may be long; a keyed hash limits their size, and without the seed a
-	// caller cannot target another's bucket.
+	// Keys are external and may be long. A hash bounds their size, and its secret seed prevents a
+	// caller from targeting another caller's bucket.
 	hashes := make([]uint64, 0, KeysPerRequest)
 	for _, key := range keys {
 		hashes = append(hashes, maphash.String(l.seed, key))
@@ -145,11 +143,11 @@ func (l *Limiter) allow(c *class, keys []string) (ok bool, retryAfter time.Durat
 	return c.allow(hashes, time.Now())
 }
 
-// Refusals are the requests of a class that were refused.
+// Refusals counts the refused requests of a class.
 type Refusals struct {
-	// Count is since the start.
+	// Count is the number of refusals since the start.
 	Count uint64
-	// Last is when the last one was; zero for never.
+	// Last is the time of the last refusal; zero without one.
 	Last time.Time
 }
 
@@ -171,7 +169,7 @@ func (l *Limiter) Refused() map[Class]Refusals {
 	return all
 }
 
-// Len returns how many buckets of keys are held, over all classes.
+// Len returns the number of keys' buckets in all classes.
 func (l *Limiter) Len() int {
 	n := 0
 	for _, of := range []map[Class]*class{l.classes, l.strangers} {
@@ -184,7 +182,7 @@ func (l *Limiter) Len() int {
 	return n
 }
 
-// class is the buckets of one class.
+// class holds the buckets of one class.
 type class struct {
 	limits   Rates
 	capacity int
@@ -198,18 +196,17 @@ type class struct {
 	ring bucket
 }
 
-// capacity is how many buckets a class holds. A bucket that was not served
-// for Burst/PerSecond seconds is full. Within that time the shared bucket
-// lets at most its burst and what flows in pass, each counting against
-// KeysPerRequest keys. With one request's keys more than that, the buckets
-// least recently served are full.
+// capacity returns how many buckets a class holds. A bucket that was not served for
+// Burst/PerSecond seconds is full. Within that time, the shared bucket admits at most its burst
+// and its inflow, and each request counts against at most KeysPerRequest keys. With room for
+// the keys of one more request, the least recently served buckets are full.
 func capacity(l Rates) int {
 	refill := float64(l.Each.Burst) / l.Each.PerSecond
 	requests := float64(l.Global.Burst) + math.Ceil(l.Global.PerSecond*refill)
 	return int(min(KeysPerRequest*(requests+1), mostKeys))
 }
 
-// bucket is the tokens that were left at a time.
+// bucket holds the number of tokens at a time.
 type bucket struct {
 	key          uint64
 	tokens       float64
@@ -217,18 +214,18 @@ type bucket struct {
 	newer, older *bucket
 }
 
-// level is the tokens at now.
+// level returns the number of tokens at now.
 func (b *bucket) level(l Limit, now time.Time) float64 {
 	return min(b.tokens+now.Sub(b.at).Seconds()*l.PerSecond, float64(l.Burst))
 }
 
-// wait is how long it takes until there are want tokens, 0 when there are.
+// wait returns the time until there are want tokens, 0 if there are enough.
 func (b *bucket) wait(l Limit, want float64, now time.Time) time.Duration {
 	missing := want - b.level(l, now)
 	if missing <= 0 {
 		return 0
 	}
-	// Rounded up, so that waiting as long as it says is enough.
+	// Round up, so that a wait of the returned time is sufficient.
 	seconds := min(math.Ceil(missing/l.PerSecond*1e9), float64(math.MaxInt64/2))
 	return time.Duration(seconds)
 }
@@ -248,7 +245,7 @@ func (c *class) allow(keys []uint64, now time.Time) (bool, time.Duration) {
 	return true, 0
 }
 
-// take serves the keys, or returns how long they have to wait.
+// take serves the keys, or returns how long the request has to wait.
 func (c *class) take(keys []uint64, now time.Time) time.Duration {
 	wait := c.global.wait(c.limits.Global, 1, now)
 	fresh := 0
@@ -272,8 +269,8 @@ func (c *class) take(keys []uint64, now time.Time) time.Duration {
 	return 0
 }
 
-// makeRoom forgets the buckets least recently served until n fit. When the
-// next one is not full it is kept, and the time until it is comes back.
+// makeRoom removes the least recently served buckets until n more fit. It keeps a bucket that
+// is not full, and returns the time until that bucket is full.
 func (c *class) makeRoom(n int, now time.Time) time.Duration {
 	for len(c.byKey)+n > c.capacity {
 		oldest := c.ring.newer

@@ -1,7 +1,6 @@
-// Package manpage writes the manual page of a program from its commands. It is a
-// leaf.
+// Package manpage writes the manual page of a program from its commands. It is a leaf.
 //
-// mango, which fang uses, dates each page, so that two builds differ, and omits examples.
+// mango, which fang uses, dates each page, so that two builds differ, and it omits examples.
 package manpage
 
 import (
@@ -12,19 +11,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Page is the content of a program's page in addition to its commands. It has no date, so that the
-// same sources give the same page.
+// Page configures the page of a program in addition to its commands. It has no date, so that
+// equal sources produce equal pages.
 type Page struct {
 	// Section of the manual, such as 1.
 	Section int
-	// Heading is the annotation that holds the heading of a flag. A flag with one
-	// stands at the program alone, and not at each command that takes it, too.
+	// Heading is the annotation with the heading of a flag. A flag with a heading is documented
+	// only at the program, not at each command that accepts it.
 	Heading string
 	// SeeAlso are other pages, such as "palyrad(8)".
 	SeeAlso []string
 }
 
-// Write returns the page of a program in roff (the macros of man).
+// Write returns the page of a program in roff (man macros).
 func (p Page) Write(root *cobra.Command) string {
 	w := &writer{heading: p.Heading}
 	w.line(".TH %s %d", strings.ToUpper(root.Name()), p.Section)
@@ -62,7 +61,7 @@ func (w *writer) line(format string, values ...any) {
 	fmt.Fprintf(&w.out, format+"\n", values...)
 }
 
-// text writes paragraphs. Lines that begin with a space stay as they are.
+// text writes paragraphs. Lines that begin with a space are not reformatted.
 func (w *writer) text(text string) {
 	kept := false
 	for line := range strings.SplitSeq(strings.TrimSpace(text), "\n") {
@@ -101,7 +100,7 @@ func (w *writer) options(root *cobra.Command) {
 	}
 }
 
-// commands writes the commands below one, each before those below it.
+// commands writes all subcommands of a command, each before its own subcommands.
 func (w *writer) commands(above *cobra.Command) {
 	for _, c := range above.Commands() {
 		if !c.IsAvailableCommand() || c.IsAdditionalHelpTopicCommand() {
@@ -127,7 +126,7 @@ func (w *writer) headingOf(f *pflag.Flag) string {
 	return strings.Join(f.Annotations[w.heading], "")
 }
 
-// flags writes a command's own flags that are wanted.
+// flags writes the local flags of a command that wanted accepts.
 func (w *writer) flags(c *cobra.Command, wanted func(*pflag.Flag) bool) {
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		if f.Hidden || !wanted(f) {
@@ -165,8 +164,8 @@ func (w *writer) examples(before string, c *cobra.Command) {
 	w.line(".fi")
 }
 
-// escape makes text that roff prints as it is: its own characters, hyphens that
-// can be copied, and no line that would be an order.
+// escape makes roff print a text literally: it escapes special characters and hyphens, and a
+// control character at the start of a line.
 func escape(text string) string {
 	text = strings.NewReplacer(`\`, `\e`, "-", `\-`, `"`, `\(dq`, "\n", " ").Replace(text)
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// Patience is how long a test waits for a condition. A wait ends as soon as its
-// condition holds, so Patience only decides when a test gives up. It is chosen
-// for a load of 20 on two cores, where a second of work takes half a minute.
+// Patience is how long a test waits for a condition. A wait ends when its condition holds, so
+// Patience only determines when a test gives up. It suits a load of 20 on two cores, where a
+// second of work takes half a minute.
 const Patience = 2 * time.Minute
 
 // The pause between two checks doubles from firstPause to longestPause: most conditions hold soon,
 // and a check may itself delay the condition.
 const firstPause, longestPause = time.Millisecond, 64 * time.Millisecond
 
-// Eventually polls ok until it reports true, and ends the test when it does not
-// within Patience. The text that ok returns describes the state it found, for
-// the failure message.
+// Eventually polls ok until it returns true, and ends the test if that takes longer than
+// Patience. The string that ok returns describes the current state, for the failure message.
 func Eventually(t testing.TB, what string, ok func() (bool, string)) {
 	t.Helper()
 	last := ""
@@ -25,8 +24,8 @@ func Eventually(t testing.TB, what string, ok func() (bool, string)) {
 	}
 }
 
-// Wait polls ok until it reports true, and reports whether it did so within
-// Patience. It is for code without a testing.TB; tests call Eventually.
+// Wait polls ok until it returns true, and reports whether that happened within Patience. It is
+// for code without a testing.TB; tests call Eventually.
 func Wait(ok func() bool) bool {
 	timeout := time.NewTimer(Patience)
 	defer timeout.Stop()

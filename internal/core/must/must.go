@@ -1,5 +1,5 @@
-// Package must ends a test when a call fails that the rest of the test depends on. The test checks
-// the returned values itself.
+// Package must ends a test when a call fails that the rest of the test depends on. Tests check
+// the returned values themselves.
 package must
 
 import "testing"
@@ -15,7 +15,7 @@ func Get[T any](v T, err error) func(testing.TB) T {
 	}
 }
 
-// Do ends the test when the call whose error it is given failed.
+// Do ends the test if err, the error of a call, is not nil.
 func Do(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 // longVariable is set by the tiers of `make test-all`.
 const longVariable = "TEST_PALYRA_LONG"
 
-// Programs ends the test where it cannot start foreign programs: it is skipped by
-// `make quick`, and fails elsewhere when one of the programs is missing.
+// Programs requires foreign programs. `make quick` skips the test; other runs fail if one of
+// the programs is missing.
 func Programs(t testing.TB, names ...string) {
 	t.Helper()
 	if testing.Short() {
@@ -27,7 +27,7 @@ func Programs(t testing.TB, names ...string) {
 	}
 }
 
-// Sandbox ends the test where no sandbox can be built: on Linux that takes bubblewrap.
+// Sandbox requires a sandbox: on Linux, bubblewrap.
 func Sandbox(t testing.TB) {
 	t.Helper()
 	if runtime.GOOS == "linux" {
@@ -37,8 +37,8 @@ func Sandbox(t testing.TB) {
 	}
 }
 
-// Long reports whether the run includes long tests. A test that does only a part of its
-// work without it gives the time that the whole takes on two processors.
+// Long reports whether the run includes long tests. A test that does only part of its work
+// otherwise calls it with the time that all of its work takes on two processors.
 func Long(whole time.Duration) bool {
 	_ = whole
 	return os.Getenv(longVariable) != "" && !testing.Short()

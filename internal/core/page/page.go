@@ -1,5 +1,5 @@
-// Package page reads and makes the tokens of lists that are read newest first,
-// page by page: a token is the position of the last entry that was seen.
+// Package page parses and creates the page tokens of lists that are read newest first. A token
+// is the position of the last returned entry.
 package page
 
 import (
@@ -9,17 +9,18 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// defaultSize is the size of a page where none is asked for.
+// defaultSize is the page size of a request without one.
 const defaultSize = 50
 
 // Page is the request for one page of a list.
 type Page struct {
 	Size int
-	// Before is the position that entries come before, 0 for the first page.
+	// Before is the position before which the entries of the page are, 0 for the first page.
 	Before int64
 }
 
-// Parse reads the size of a page and its token.
+// Parse parses a page size and a page token. A malformed token is an error with reason
+// InvalidInput.
 func Parse(size int, token string) (Page, error) {
 	p := Page{Size: cmp.Or(size, defaultSize)}
 	if token == "" {

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Patience is how long nothing is said of a work.
+// Patience is how long an operation runs before Watch reports its progress.
 const Patience = 2 * time.Second
 
 // Count is the progress of an operation, in items of one kind. Total is 0 while it is unknown.
 type Count struct{ Done, Total int64 }
 
-// Meter counts. The zero value is ready, and nil counts nothing. It is safe for
-// concurrent use.
+// Meter counts completed items. The zero value is ready to use, and nil counts nothing. It is
+// safe for concurrent use.
 type Meter struct{ done, total atomic.Int64 }
 
 // Expect sets the total and resets the count.
@@ -27,14 +27,14 @@ func (m *Meter) Expect(total int64) {
 	}
 }
 
-// Add counts n more that are done.
+// Add counts n more completed items.
 func (m *Meter) Add(n int64) {
 	if m != nil {
 		m.done.Add(n)
 	}
 }
 
-// Count returns how far the work is.
+// Count returns the current progress.
 func (m *Meter) Count() Count {
 	if m == nil {
 		return Count{}
@@ -53,8 +53,8 @@ func From(ctx context.Context) *Meter {
 	return m
 }
 
-// Watch calls tell once Patience is over, and again after every interval, until
-// stop is called, which waits for the last tell.
+// Watch calls tell after Patience, and then at every interval, until stop is called. stop waits
+// for a running call of tell.
 func (m *Meter) Watch(interval time.Duration, tell func(Count)) (stop func()) {
 	over, ended := make(chan struct{}), make(chan struct{})
 	go func() {

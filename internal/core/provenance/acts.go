@@ -2,53 +2,53 @@ package provenance
 
 import "palyra/internal/core/event"
 
-// Kind is a kind of act on a member, or on something that speaks for one.
+// Kind is a kind of act on a member, or on a credential or account of a member.
 type Kind string
 
 // The kinds of acts. Table has a row for each.
 const (
 	// Made is the act that added the member.
 	Made Kind = "made"
-	// Changed is another role or owner, or another state.
+	// Changed is a change of the member's roles, owner or state.
 	Changed Kind = "changed"
 	// DeviceGiven is a device that another principal created for the member, or allowed. Earlier
 	// releases recorded it as Changed.
 	DeviceGiven Kind = "device"
-	// Confirmed says that the member is who it is said to be. It settles the acts
-	// before it, for everybody in whose hands its author was not.
+	// Confirmed is a confirmation of the member's identity. It ends the control that earlier acts
+	// gave, except for principals that control its author.
 	Confirmed Kind = "confirmed"
-	// Mapped says that an account elsewhere is the member's.
+	// Mapped is the assignment of an external account to the member.
 	Mapped Kind = "mapped"
-	// Consented is the member's own word for a mapped account, or for an agent.
+	// Consented is the member's own consent to a mapped account, or to an agent.
 	Consented Kind = "consented"
-	// LoggedIn is a session of a person at the identity provider.
+	// LoggedIn is a session of a person from the identity provider.
 	LoggedIn Kind = "logged_in"
-	// TokenMade is an API token.
+	// TokenMade is the creation of an API token.
 	TokenMade Kind = "token"
-	// ConsoleBegun is a link into the console, or a session of it.
+	// ConsoleBegun is the creation of a link into the console, or of a session of the console.
 	ConsoleBegun Kind = "console"
-	// KeyAdded is a passkey or presence key, or the next key of a device.
+	// KeyAdded is the addition of a passkey or presence key, or of the next key of a device.
 	KeyAdded Kind = "key"
-	// Ended is the end of something that speaks for a member.
+	// Ended is the end of a credential or account of a member.
 	Ended Kind = "ended"
 )
 
-// Effect is what an act gives to its author.
+// Effect is the control that an act gives its author.
 type Effect int
 
-// The effects. The zero value is the gravest, so that an act without a row has it.
+// The effects. The zero value is the most severe one, so that it applies to an act without a
+// row.
 const (
 	// Controls lets the author act as the member from then on.
 	Controls Effect = iota
-	// Settles takes the member out of the hands in which the author is not.
+	// Settles ends the control over the member, except by principals that control the author.
 	Settles
 	// NeedsConsent has no effect before the member consents, with a credential that no other
 	// principal created or controls.
 	NeedsConsent
-	// OwnWord is an act that only the member itself can do, or a principal that controls it
-	// already.
+	// OwnWord is an act that only the member can do, or a principal that already controls it.
 	OwnWord
-	// GivesNothing lets no further principal act as the member.
+	// GivesNothing gives no other principal control over the member.
 	GivesNothing
 )
 

@@ -7,8 +7,8 @@ import (
 	"palyra/internal/core/access"
 )
 
-// maxVoters is how many voters Count looks at: 2^20 choices are the most that it
-// may have to weigh, and far fewer in practice.
+// maxVoters is the highest number of voters that Count considers. It bounds the work to 2^20
+// combinations; in practice there are far fewer.
 const maxVoters = 20
 
 // Controllers maps each member to the other principals that control it: the creators or changers
@@ -16,7 +16,7 @@ const maxVoters = 20
 // row.
 type Controllers map[access.Principal][]access.Principal
 
-// Controllers reads the history.
+// Controllers returns the controllers of all members in the history.
 func (h History) Controllers() Controllers {
 	hands := Controllers{}
 	for _, by := range h.principals() {
@@ -32,22 +32,22 @@ func (h History) Controllers() Controllers {
 	return hands
 }
 
-// Independence tells for members whether one credential could be behind two of
-// them. It is computed from Controllers, made once and then fit for concurrent use. In the
-// zero value all members are independent of each other.
+// Independence determines whether one credential could be behind two members. It is computed
+// once from Controllers and is then safe for concurrent use. In the zero value, all members are
+// independent of each other.
 type Independence struct {
-	// hands are the principals that control each principal, itself left out.
+	// hands maps each principal to the other principals that control it.
 	hands map[access.Principal]map[access.Principal]bool
 	// beside are the co-requesters of the requester passed to Count.
 	beside []access.Principal
 }
 
-// Beside returns i with co-requesters.
+// Beside returns a copy of i with co-requesters, for Count.
 func (i *Independence) Beside(others ...access.Principal) *Independence {
 	return &Independence{hands: i.hands, beside: others}
 }
 
-// Independence makes the hands fit for questions.
+// Independence returns h in a form for queries.
 func (h Controllers) Independence() *Independence {
 	i := &Independence{hands: map[access.Principal]map[access.Principal]bool{}}
 	for member, list := range h {
@@ -86,9 +86,9 @@ func (i *Independence) Apart(a, b access.Principal) bool {
 	return false
 }
 
-// Count returns the number of people that the voters certainly are: the largest subset that is
-// independent of the requester, of its co-requesters, and of each other. Adding voters never lowers
-// it. Of more than 20 different voters only 20 are considered.
+// Count returns a lower bound of the number of different people among the voters: the size of
+// the largest subset that is independent of the requester, of its co-requesters, and of each
+// other. Adding voters never lowers it. It considers at most 20 different voters.
 func (i *Independence) Count(requester access.Principal, voters []access.Principal) int {
 	var fit []access.Principal
 	for _, v := range voters {
@@ -111,7 +111,7 @@ func (i *Independence) inHandsBeside(v access.Principal) bool {
 	return slices.ContainsFunc(i.beside, func(other access.Principal) bool { return !i.Independent(v, other) })
 }
 
-// most is the size of the largest choice among the open ones without a conflict.
+// most returns the size of the largest subset of open without a conflict.
 func most(conflicts []uint32, open uint32) int {
 	if open == 0 {
 		return 0

@@ -1,4 +1,4 @@
-// Package provenance records which member created which, and determines which of them are
+// Package provenance records which member created which, and determines which members are
 // independent of each other. It is pure, and a leaf.
 //
 // Two people count as two only if neither can act as the other. The creator of a member, or the
@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/access"
 )
 
-// Act is something that was done to a member.
+// Act is an act on a member.
 type Act struct {
 	Member access.Principal `json:"member"`
 	Kind   Kind             `json:"kind"`
@@ -29,14 +29,14 @@ type Act struct {
 // History is the list of acts on members, oldest first. A member without acts has no author.
 type History []Act
 
-// Controlled returns those in whose name a principal could act now: itself, whom
-// it made or changed, whom these made or changed while it could act as them, and
-// so on. A confirmation takes a member out of its hands, unless the author is in
-// them as well.
+// Controlled returns the members that a principal could act as now: itself, the members that it
+// created or changed, the members that these created or changed while it controlled them, and
+// so on. A confirmation ends its control over a member, unless it controls the author of the
+// confirmation.
 //
-// Example: ann makes bob, bob makes cyd, cyd confirms bob and bob confirms cyd.
-// Both are still ann's: no confirmation came from outside. If dan confirms bob
-// then, cyd is ann's nevertheless: ann made it, as bob.
+// Example: ann creates bob, bob creates cyd, cyd confirms bob, and bob confirms cyd. ann still
+// controls both, because she controls the authors of both confirmations. If dan then confirms
+// bob, ann still controls cyd: she created cyd as bob.
 func (h History) Controlled(by access.Principal) map[access.Principal]bool {
 	hands := map[access.Principal]bool{by: true}
 	for _, act := range h {
@@ -56,7 +56,7 @@ func (h History) Controlled(by access.Principal) map[access.Principal]bool {
 	return hands
 }
 
-// principals are all that the history names, each once.
+// principals returns all principals in the history, without duplicates.
 func (h History) principals() []access.Principal {
 	var all []access.Principal
 	for _, act := range h {

@@ -5,16 +5,16 @@ import (
 	"syscall"
 )
 
-// When file descriptors run out, unrelated operations fail: reading a program, building a sandbox,
-// writing to the disk. Only the system error shows the cause. The next step is therefore derived
-// here from the cause, for errors of every reason.
+// Unrelated operations fail when file descriptors run out: reading a program, building a
+// sandbox, writing to the disk. Only the system error shows the cause. The remedy is therefore
+// derived from the cause, for errors of every reason.
 const (
 	ownFilesRemedy = "Too many files are open: raise the limit (LimitNOFILE in palyrad's systemd unit, `ulimit -n` elsewhere), or see what keeps so many open."
 	allFilesRemedy = "The whole machine has too many files open: raise its limit (`sysctl fs.file-max`), or see what keeps so many open."
 )
 
-// OutOfFiles returns the remedy for an error caused by the limit of open files, of the process or
-// of the machine, and "" for any other.
+// OutOfFiles returns the remedy for an error caused by the limit of open files, of the process
+// or of the machine. It returns "" for other errors.
 func OutOfFiles(err error) string {
 	switch {
 	case errors.Is(err, syscall.EMFILE):
@@ -25,13 +25,13 @@ func OutOfFiles(err error) string {
 	return ""
 }
 
-// Fault is the form in which a caller sees an error without a reason: a fault of the gateway
-// without details. The cause is kept for the log, and because the next step may depend on it.
+// Fault returns the error that a caller sees for an error without a reason: a fault of the
+// gateway, without details. It keeps err as the cause, for the log and for NextStep.
 func Fault(err error) *Error {
 	return (&Error{Code: Internal, Message: Lookup(Internal).Sentence}).WithCause(err)
 }
 
-// WithCause returns e with a cause that its message does not contain.
+// WithCause returns a copy of e with a cause that its message does not contain.
 func (e *Error) WithCause(cause error) *Error {
 	copied := *e
 	copied.cause = cause

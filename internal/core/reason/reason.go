@@ -1,7 +1,6 @@
-// Package reason is the closed enum of reason codes: why something was
-// refused, denied or failed. API error details, CLI exit codes, console copy,
-// metric labels and the text an agent reads all come from the one table here.
-// It is a leaf.
+// Package reason is the closed enum of reason codes: why an operation was refused, denied or
+// failed. API error details, CLI exit codes, console texts, metric labels and the texts for
+// agents come from its one table. It is a leaf.
 package reason
 
 import (
@@ -130,7 +129,7 @@ const (
 	ExitInterrupted = 130
 )
 
-// ExitCodes are the meanings of the exit codes.
+// ExitCodes lists the meanings of the exit codes.
 var ExitCodes = []struct {
 	Code    int
 	Meaning string
@@ -151,12 +150,12 @@ var ExitCodes = []struct {
 	{ExitInterrupted, "interrupted (Ctrl-C)"},
 }
 
-// Row is the text of every surface for a code.
+// Row is the text of a code for every interface.
 type Row struct {
 	Code Code
 	// Exit is the CLI's exit code.
 	Exit int
-	// Sentence is plain and public, for console copy and agents.
+	// Sentence is plain and public, for the console and agents.
 	Sentence string
 	// Remedy is the default next step.
 	Remedy string
@@ -292,14 +291,14 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), cause: errors.Unwrap(err)}
 }
 
-// WithRemedy returns e with a remedy of its own.
+// WithRemedy returns a copy of e with its own remedy.
 func (e *Error) WithRemedy(format string, args ...any) *Error {
 	copied := *e
 	copied.Remedy = fmt.Sprintf(format, args...)
 	return &copied
 }
 
-// WithField returns e with one more detail.
+// WithField returns a copy of e with an additional detail.
 func (e *Error) WithField(name, value string) *Error {
 	copied := *e
 	copied.Fields = make(map[string]string, len(e.Fields)+1)
@@ -323,8 +322,8 @@ func (e *Error) Is(target error) bool {
 	return ok && other.Code == e.Code && other.Message == ""
 }
 
-// NextStep returns the remedy, or the default one of the code. An error that came of
-// the limit of open files has a remedy of its own, which nothing else would be.
+// NextStep returns the remedy, or the default remedy of the code. The remedy of an error caused
+// by the limit of open files takes precedence over both.
 func (e *Error) NextStep() string {
 	if step := OutOfFiles(e.cause); step != "" {
 		return step
@@ -348,7 +347,8 @@ func Of(err error) Code {
 	return Internal
 }
 
-// Known returns the first Error in err's chain, or one with the code otherwise.
+// Known returns the first Error in err's chain, or else an Error with the code otherwise that
+// wraps err.
 func Known(err error, otherwise Code) *Error {
 	var known *Error
 	if !errors.As(err, &known) {

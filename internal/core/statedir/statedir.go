@@ -18,51 +18,51 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Store is the file of the embedded store.
+// Store returns the path of the embedded store.
 func Store(stateDir string) string { return filepath.Join(stateDir, "palyra.db") }
 
-// lockPath is the file that a daemon locks.
+// lockPath returns the path of the file that a daemon locks.
 func lockPath(stateDir string) string { return filepath.Join(stateDir, "palyrad.lock") }
 
-// Authority is the directory of the certificate authority.
+// Authority returns the directory of the certificate authority.
 func Authority(stateDir string) string { return filepath.Join(stateDir, "ca") }
 
-// Socket is the local operator's.
+// Socket returns the path of the local operator's socket.
 func Socket(stateDir string) string { return filepath.Join(stateDir, "palyrad.sock") }
 
-// Hooks is the socket of agents of this user, who show tokens over it.
+// Hooks returns the path of the socket for agents of this user, which authenticate with tokens.
 func Hooks(stateDir string) string { return filepath.Join(stateDir, "hooks.sock") }
 
-// Console has the name that the console is reached by on this machine, and its last
-// origin.
+// Console returns the path of the file with the console's host name on this machine and its
+// last origin.
 func Console(stateDir string) string { return filepath.Join(stateDir, "console.json") }
 
-// ConsoleCA is the directory of the CA of the console, where it has one.
+// ConsoleCA returns the directory of the console's own CA, if it has one.
 func ConsoleCA(stateDir string) string { return filepath.Join(stateDir, "console-ca") }
 
-// Empty is a directory that stays empty: programs without a workspace see it.
+// Empty returns a directory that stays empty: programs without a workspace see it.
 func Empty(stateDir string) string { return filepath.Join(stateDir, "empty") }
 
-// Packages is where the packages of upstream servers are installed.
+// Packages returns the directory of the installed packages of upstream servers.
 func Packages(stateDir string) string { return filepath.Join(stateDir, "packages") }
 
-// Upstreams is the directory for the state of upstream servers' programs. Its content is arbitrary
-// and not part of a backup.
+// Upstreams returns the directory for the state of upstream servers' programs. Its content is
+// arbitrary and not part of a backup.
 func Upstreams(stateDir string) string { return filepath.Join(stateDir, "upstreams") }
 
-// Compiled is where the compiled code of WebAssembly guests is.
+// Compiled returns the directory of the compiled code of WebAssembly guests.
 func Compiled(stateDir string) string { return filepath.Join(stateDir, "wasm") }
 
-// Skills is where the packages of installed skills are.
+// Skills returns the directory of the packages of installed skills.
 func Skills(stateDir string) string { return filepath.Join(stateDir, "skills") }
 
-// Operator is the local operator's credential bundle.
+// Operator returns the path of the local operator's credential bundle.
 func Operator(stateDir string) string { return filepath.Join(stateDir, "operator") }
 
-// Restored is the directory that a restore creates next to the restored state.
+// Restored returns the directory that a restore creates next to the restored state.
 func Restored(stateDir string) string { return filepath.Join(stateDir, "restored") }
 
-// Scratch is the directory in which a backup is prepared.
+// Scratch returns the directory in which a backup is prepared.
 func Scratch(stateDir string) string { return filepath.Join(stateDir, "backup.tmp") }
 
 // entries are the names in a state directory; those mapped to true belong in a backup. Files that
@@ -81,24 +81,23 @@ func Kept(name string) bool {
 	return entries[top] && !strings.HasPrefix(path.Base(name), ".")
 }
 
-// Known reports whether palyrad has something of that name in a state directory.
+// Known reports whether palyrad uses an entry of that name in a state directory.
 func Known(name string) bool {
 	_, known := entries[name]
 	return known
 }
 
-// VaultPin says where the vault's key is, VaultKey is that key where it is a file, and
-// VaultProtected where Windows protects it.
+// VaultPin returns the path of the file that records where the vault's key is stored.
 func VaultPin(stateDir string) string { return filepath.Join(stateDir, "vault.json") }
 
-// VaultKey is the vault's key as a file.
+// VaultKey returns the path of the vault's key, if it is stored in a file.
 func VaultKey(stateDir string) string { return filepath.Join(stateDir, "vault.kek") }
 
-// VaultProtected is the vault's key under DPAPI.
+// VaultProtected returns the path of the vault's key, if it is protected by DPAPI.
 func VaultProtected(stateDir string) string { return filepath.Join(stateDir, "vault.dpapi") }
 
-// Lock is the exclusive hold of one daemon on a state directory. The
-// kernel releases it when the process ends, however it ends.
+// Lock is the exclusive lock of one daemon on a state directory. The kernel releases it when
+// the process ends for any reason.
 type Lock struct{ file *os.File }
 
 // Take creates the state directory, checks that other users cannot read it, and takes the lock.
@@ -137,7 +136,7 @@ func writePID(file *os.File) error {
 	return nil
 }
 
-// ErrInUse marks a state directory that another daemon holds.
+// ErrInUse is returned for a state directory that another daemon has locked.
 var ErrInUse = errors.New("the state directory is in use")
 
 func inUse(dir string, file *os.File, cause error) error {
@@ -148,15 +147,15 @@ func inUse(dir string, file *os.File, cause error) error {
 		WithRemedy("Stop it first, or give this one another state_dir.")
 }
 
-// Holder names the palyrad that holds a state directory, "" for none. It changes
-// nothing in the directory.
+// Holder returns a description of the palyrad that has locked a state directory, "" for none.
+// It changes nothing in the directory.
 func Holder(dir string) (who string, err error) {
 	who, _, err = holder(dir)
 	return who, err
 }
 
-// HolderPID returns the process id of the palyrad that holds a state directory, or 0. The lock
-// proves that it runs, so the id is not reused by another program.
+// HolderPID returns the process id of the palyrad that has locked a state directory, or 0. The
+// lock proves that the process runs, so its id is not reused by another program.
 func HolderPID(dir string) (pid int, err error) {
 	who, pid, err := holder(dir)
 	if err == nil && who != "" && pid == 0 {
@@ -173,7 +172,7 @@ func holder(dir string) (who string, pid int, err error) {
 	if err != nil {
 		return "", 0, fmt.Errorf("opening the lock: %w", err)
 	}
-	defer file.Close() // and with it the lock
+	defer file.Close() // this also releases the lock
 	switch err := filelock.Try(file); {
 	case errors.Is(err, filelock.ErrHeld):
 		return lockHolder(file), lockPID(file), nil
@@ -183,7 +182,7 @@ func holder(dir string) (who string, pid int, err error) {
 	return "", 0, nil
 }
 
-// lockHolder returns the process id in the lock.
+// lockHolder describes the holder of a lock, by its process id if that is known.
 func lockHolder(file *os.File) string {
 	if pid := lockPID(file); pid != 0 {
 		return fmt.Sprintf("palyrad (process %d)", pid)
@@ -191,7 +190,7 @@ func lockHolder(file *os.File) string {
 	return "palyrad"
 }
 
-// lockPID is the process id in the lock; 0 for none.
+// lockPID returns the process id in the lock, 0 without one.
 func lockPID(file *os.File) int {
 	buf := make([]byte, 16)
 	n, _ := file.ReadAt(buf, 0)
@@ -202,14 +201,13 @@ func lockPID(file *os.File) int {
 	return pid
 }
 
-// Release lets the next palyrad take the directory, at once: a child that was
-// forked and has not yet executed its program still holds the file open.
+// Release unlocks the directory immediately: a child that was forked and has not yet executed
+// its program still has the file open.
 func (l *Lock) Release() error { return errors.Join(filelock.Release(l.file), l.file.Close()) }
 
-// Unwritable adds a remedy to err when a start failed by an error of the operating
-// system, such as a full disk. The remedy is to mend that and start again: files
-// of a first start are renamed into place only when they are complete, so that a
-// failed start leaves nothing to clean up.
+// Unwritable adds a remedy to err if a start failed with an error of the operating system, such
+// as a full disk. The remedy is to correct that and start again. A failed first start leaves
+// nothing to clean up, because files are renamed into place only when they are complete.
 func Unwritable(dir string, err error) error {
 	var errno syscall.Errno
 	if err == nil || reason.Of(err) != reason.Internal || !errors.As(err, &errno) {

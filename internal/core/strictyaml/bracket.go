@@ -2,9 +2,9 @@ package strictyaml
 
 import "strings"
 
-// openBracket returns the position of the last unclosed bracket of text. It improves the message
-// for a text that the library refuses at its end, and decides nothing: it handles quotes and
-// comments approximately.
+// openBracket returns the position of the last unclosed bracket of text. It only improves the
+// message for a text that the library refuses at its end: it handles quotes and comments
+// approximately.
 func openBracket(text []byte) (line, column int, found bool) {
 	var open [][2]int
 	quote, before := rune(0), ' '

@@ -15,9 +15,8 @@ const maxValues = 1_000_000
 // Placer is a value that stores the position of its mapping: its first key.
 type Placer interface{ SetPlace(line, column int) }
 
-// Decode fills into, a pointer to a struct, from a tree of Parse. Keys that no
-// field is tagged with, keys that come twice and values of another type are
-// errors. An empty value is the zero value.
+// Decode decodes a tree from Parse into a pointer to a struct. Unknown keys, duplicate keys and
+// values of another type are errors. An empty value is the zero value.
 func Decode(root *yaml.Node, into any) error {
 	d := &decoder{}
 	return d.value(root, reflect.ValueOf(into).Elem())
@@ -58,7 +57,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value) error {
 	return scalar(n, v)
 }
 
-// alias decodes the referenced node. A node that contains itself has no end.
+// alias decodes the referenced node. It refuses a node that contains itself.
 func (d *decoder) alias(n *yaml.Node, v reflect.Value) error {
 	for _, o := range d.open {
 		if o == n.Alias {
@@ -132,7 +131,7 @@ func (d *decoder) pairs(n *yaml.Node) ([]pair, error) {
 	return own, nil
 }
 
-// merged are the entries of a merged mapping, or of a list of them.
+// merged returns the entries of a merged mapping, or of a list of merged mappings.
 func (d *decoder) merged(n *yaml.Node) ([]pair, error) {
 	if n.Kind == yaml.SequenceNode {
 		var all []pair
@@ -231,7 +230,7 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value) error {
 	return nil
 }
 
-// anything reads JSON values. A date stays text.
+// anything decodes JSON values. A date remains text.
 func (d *decoder) anything(n *yaml.Node, v reflect.Value) error {
 	var made reflect.Value
 	var err error
@@ -257,8 +256,8 @@ func (d *decoder) anything(n *yaml.Node, v reflect.Value) error {
 	return nil
 }
 
-// plain reads a value without a type. A number without a point that is not whole,
-// or too large to be kept as it is, is a text: 1e3, 08 and a long identifier.
+// plain decodes a value without a type. A number that YAML reads as a float without a decimal
+// point, such as 1e3, 08 or a long identifier, remains text.
 func plain(n *yaml.Node) (one any, err error) {
 	switch tag := n.ShortTag(); {
 	case n.Value == "-0" && tag == "!!float":

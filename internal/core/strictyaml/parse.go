@@ -1,8 +1,7 @@
-// Package strictyaml reads the YAML files that people write: test cases of
-// policies and scripted models. It takes the tree of go.yaml.in/yaml/v4 and fills
-// structs from it itself, because the library drops an empty entry of a list,
-// reads `yes` as true and a date as a time, and compares each key of a mapping
-// with each other. Every error has a line and a column.
+// Package strictyaml decodes the YAML files that people write: test cases of policies and
+// scripted models. It decodes the tree of go.yaml.in/yaml/v4 itself, because the library drops
+// an empty entry of a list and reads `yes` as true and a date as a time. The library also
+// compares each key of a mapping with all others. Every error has a line and a column.
 package strictyaml
 
 import (
@@ -40,7 +39,7 @@ func at(n *yaml.Node, format string, args ...any) error {
 	return &Error{Line: max(n.Line, 1), Column: max(n.Column, 1), Message: fmt.Sprintf(format, args...)}
 }
 
-// ErrDocuments is about a file with more than one document.
+// ErrDocuments is returned for a file with more than one document.
 var ErrDocuments = errors.New("it holds more than one YAML document")
 
 const notPlain = "%q: a test file has no anchors, aliases, tags or directives"
@@ -95,11 +94,11 @@ func noDirectives(text []byte) error {
 	return nil
 }
 
-// bounds stops the library before it goes deep.
+// bounds limits the nesting depth that the library accepts.
 type bounds Options
 
 func (b bounds) CheckDepth(depth int, in *yaml.DepthContext) error {
-	limit := 10_000 // a block goes as deep as its columns, which are checked afterwards
+	limit := 10_000 // a block is as deep as its columns, which are checked afterwards
 	if in.Kind == yaml.DepthKindFlow {
 		limit = b.Brackets
 	}
@@ -109,8 +108,8 @@ func (b bounds) CheckDepth(depth int, in *yaml.DepthContext) error {
 	return nil
 }
 
-// CheckAlias refuses every expansion by the library: it is handed trees alone,
-// and Decode follows aliases itself.
+// CheckAlias refuses every expansion by the library: it only parses trees, and Decode follows
+// aliases itself.
 func (bounds) CheckAlias(aliases, _ int) error {
 	if aliases > 0 {
 		return errors.New("the library follows an alias")
@@ -118,7 +117,7 @@ func (bounds) CheckAlias(aliases, _ int) error {
 	return nil
 }
 
-// placed words an error of the library.
+// placed converts an error of the library to an Error with a position.
 func placed(err error, text []byte, o Options) error {
 	var known *yaml.LoadError
 	if !errors.As(err, &known) {

@@ -1,6 +1,6 @@
-// Package text formats short texts in messages, prompts and records: it clips them between two
-// characters, quotes them for a shell, makes invisible characters visible, folds the case of paths,
-// finds the most similar name, and forms plurals.
+// Package text formats short texts in messages, prompts and records. It clips them between two
+// characters, quotes them for a shell, makes invisible characters visible, folds the case of
+// paths, finds the most similar name, and forms plurals.
 package text
 
 import (
@@ -22,7 +22,7 @@ func Clip(text string, most int) string {
 	return strings.Clone(text[:most])
 }
 
-// Ellipsis is To, with three dots behind a text that was cut.
+// Ellipsis is Clip, with three dots appended to a text that was cut.
 func Ellipsis(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -8,12 +8,12 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// plainWord is an argument that a shell takes as it is written.
+// plainWord matches an argument that needs no quotes in a shell.
 var plainWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)
 
-// ShellQuote writes words with a space between them: git commit -m 'two words'. Two
-// lists that differ give two lines that differ. Words that no terminal shows as
-// they are stand in double quotes with escapes.
+// ShellQuote joins words with spaces, each quoted for a shell: git commit -m 'two words'.
+// Different lists give different lines. Words with characters that are not printable are in
+// double quotes with Go escapes.
 func ShellQuote(words []string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {

@@ -53,9 +53,9 @@ func Skeleton(name string) string {
 	return norm.NFD.String(b.String())
 }
 
-// Lookalikes returns the byte offsets of the characters of s that look like ASCII letters or digits
-// but belong to another script, in words that also have ASCII letters: the first letter of "аgent"
-// if it is Cyrillic. Words of one script have none. It returns nil for most texts.
+// Lookalikes returns the byte offsets of the characters of s that look like ASCII letters or
+// digits but belong to another script, such as a Cyrillic first letter of "аgent". It considers
+// only words that also have ASCII letters. It returns nil for most texts.
 func Lookalikes(s string) map[int]bool {
 	if isASCII(s) {
 		return nil
@@ -79,7 +79,7 @@ func Lookalikes(s string) map[int]bool {
 	return found
 }
 
-// wordLength is the length in bytes of the letters, digits and marks at the beginning of s.
+// wordLength returns the length in bytes of the letters, digits and marks at the start of s.
 func wordLength(s string) int {
 	if end := strings.IndexFunc(s, func(r rune) bool { return !unicode.In(r, unicode.L, unicode.N, unicode.M) }); end >= 0 {
 		return end
@@ -94,9 +94,9 @@ const (
 	lastSupplementary  = 0x1FFFF
 )
 
-// imitatesASCII reports whether a character that is not Latin has ASCII letters or digits as its
-// prototype, or belongs to the supplementary multilingual plane. Latin letters, such as the Turkish
-// dotless i, belong to words with ASCII letters.
+// imitatesASCII reports whether a character that is not Latin has ASCII letters or digits as
+// its prototype, or belongs to the supplementary multilingual plane. Latin letters, such as the
+// Turkish dotless i, are normal in words with ASCII letters.
 func imitatesASCII(r rune) bool {
 	if r < utf8.RuneSelf || !unicode.In(r, unicode.L, unicode.N) || unicode.Is(unicode.Latin, r) {
 		return false

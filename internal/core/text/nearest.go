@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Nearest returns the name that a person most likely meant by word, or "" when
-// none is close: at most two edits away, and less than half of the word.
+// Nearest returns the name that a person most likely meant by word, or "" if none is close: at
+// most two edits, and at most half the length of the name.
 func Nearest(word string, names []string) string {
 	best, found := 3, ""
 	for _, name := range names {
@@ -20,8 +20,8 @@ func Nearest(word string, names []string) string {
 	return found
 }
 
-// NearestThree returns the names that are nearest to word, nearest first: at most three. A name that
-// contains the word, or is contained in it, comes before others.
+// NearestThree returns at most three names that are nearest to word, nearest first. A name that
+// contains the word, or that the word contains, comes first.
 func NearestThree(word string, names []string) []string {
 	far := func(name string) int {
 		if word != "" && (strings.Contains(name, word) || strings.Contains(word, name)) {
@@ -34,9 +34,9 @@ func NearestThree(word string, names []string) []string {
 	return list[:min(len(list), 3)]
 }
 
-// distance is the number of insertions, deletions, replacements and swaps of
-// neighbours between two words (optimal string alignment). Long words are not
-// compared: they count as far apart.
+// distance returns the number of insertions, deletions, replacements and swaps of neighbours
+// between two words (optimal string alignment). It does not compare long words, but returns a
+// large distance.
 func distance(a, b []rune) int {
 	const longest = 64
 	if len(a) > longest || len(b) > longest {
@@ -68,8 +68,8 @@ func distance(a, b []rune) int {
 // mostNamed is the number of names that a message lists in full.
 const mostNamed = 8
 
-// NearestHelp is a did-you-mean for a word that should be one of some. When none is near it names
-// all of a few, and the three nearest of many.
+// NearestHelp returns a "Did you mean" sentence for a word that should be one of known. Without
+// a near name, it lists all known names if they are few, or else the three nearest.
 func NearestHelp(word string, known []string) string {
 	if best := Nearest(word, known); best != "" {
 		return "Did you mean " + best + "?"

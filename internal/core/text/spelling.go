@@ -9,12 +9,12 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// FoldCase returns one form for all spellings of a path under which a file system that folds case
-// or normalizes names finds the same file: "README" and "readme" both become "readme". It drops
-// characters that such file systems ignore, does Unicode's full case folding, and normalizes to
-// NFC. Folding twice changes nothing. Bytes that are not UTF-8 become U+FFFD. Ignored characters
-// are dropped because Linux (chattr +F) and HFS+ open the same file without them. Other forms that
-// Windows accepts (short names, streams, trailing dots) are not folded: rules must name them.
+// FoldCase returns one form for all spellings of a path that a file system may treat as the
+// same file if it folds case or normalizes names: "README" and "readme" both become "readme".
+// It drops ignorable characters, because Linux (chattr +F) and HFS+ open the same file without
+// them. It then applies Unicode's full case folding, and normalizes to NFC. Folding twice
+// changes nothing. Bytes that are not UTF-8 become U+FFFD. Other forms that Windows accepts
+// (short names, streams, trailing dots) are not folded: rules must name them.
 func FoldCase(path string) string {
 	if isASCII(path) {
 		return strings.ToLower(path)
@@ -25,7 +25,7 @@ func FoldCase(path string) string {
 		}
 		return r
 	}, path)
-	// Decomposed first: folding knows letters and not all of their accents.
+	// Decompose first: case folding does not support all letters with accents.
 	path = cases.Fold().String(norm.NFD.String(path))
 	// Package cases swaps the two cases of Cherokee; they fold to capitals.
 	path = strings.Map(func(r rune) rune {
@@ -46,8 +46,8 @@ func isASCII(text string) bool {
 	return true
 }
 
-// Ignorable reports whether a file system that folds case may compare names as
-// if the character were not there.
+// Ignorable reports whether a file system that folds case may ignore the character when it
+// compares names.
 func Ignorable(r rune) bool {
 	return unicode.In(r, unicode.Cf, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point)
 }

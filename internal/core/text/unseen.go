@@ -5,18 +5,18 @@ import "unicode"
 // Class is the visibility of a character to a reader.
 type Class uint8
 
-// The classes. Newline and tab are Hidden: who shows several lines keeps them.
+// The classes. Newline and tab are Hidden; code that displays several lines keeps them.
 const (
-	// Seen is visible as itself.
+	// Seen is visible as it is.
 	Seen Class = iota
 	// Blank resembles a space but is another character.
 	Blank
-	// Hidden draws nothing, or changes how the text around it is drawn.
+	// Hidden is invisible, or changes how the surrounding text is displayed.
 	Hidden
 )
 
-// unseen are the letters, marks and symbols that draw nothing. Categories and properties of
-// Unicode do not have them in common.
+// unseen are the invisible letters, marks and symbols. No category or property of Unicode
+// covers them.
 var unseen = &unicode.RangeTable{
 	R16: []unicode.Range16{
 		{Lo: 0x034F, Hi: 0x034F, Stride: 1}, // combining grapheme joiner
@@ -31,8 +31,8 @@ var unseen = &unicode.RangeTable{
 // braille is the pattern without dots, a symbol that resembles a space.
 const braille = 0x2800
 
-// ClassOf returns the visibility of a character. Consumers of the table: prompts of approvals, the
-// CLI, the console, texts of upstream servers, names of files at the commit gate.
+// ClassOf returns the visibility of a character. It is used for the prompts of approvals, the
+// CLI, the console, texts of upstream servers, and names of files at the commit gate.
 func ClassOf(r rune) Class {
 	switch {
 	case r >= ' ' && r <= '~':

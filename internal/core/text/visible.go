@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// Visible returns s with all characters that a reader cannot see (Unseen), except newline and tab,
-// and all Lookalikes written out as \u{hex}. Bytes that are not UTF-8 become \x{hex}.
+// Visible returns s with all Lookalikes, and all characters that a reader cannot see (Unseen)
+// except newline and tab, written as \u{hex}. Bytes that are not UTF-8 become \x{hex}.
 func Visible(s string) string {
 	return writeOut(s, func(r rune) bool { return r != '\n' && r != '\t' && Unseen(r) })
 }
 
-// VisibleLine is Visible for one line: newline and tab are written out as well.
+// VisibleLine is Visible for one line: it also escapes newline and tab.
 func VisibleLine(s string) string { return writeOut(s, Unseen) }
 
 func writeOut(s string, hidden func(rune) bool) string {

@@ -1,6 +1,6 @@
-// Package tomledit edits TOML in place: one key or one table is set or removed, and every other
-// byte stays unchanged. Removing an added key restores the original text. Each edit is parsed and
-// compared with the intended result; a text that cannot be edited without touching the rest is
+// Package tomledit edits TOML in place: it sets or removes one key or table, and every other
+// byte stays unchanged. Removing an added key restores the original text. Each edit is parsed
+// and compared with the intended result. A text that cannot be edited without other changes is
 // refused.
 package tomledit
 
@@ -16,7 +16,7 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// Error is invalid TOML with its place.
+// Error is a syntax error in TOML, with its position.
 type Error struct {
 	// Line and Column count from 1; a column is a byte.
 	Line, Column int
@@ -30,8 +30,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Colum
 var (
 	ErrNotFound = errors.New("there is nothing of that name")
 	ErrExists   = errors.New("there is something of that name already")
-	// ErrNotEdited is a text in which the change would touch the rest of it, such as a
-	// table that is written in one line.
+	// ErrNotEdited is returned if a change would affect other text, such as in a table that is
+	// written in one line.
 	ErrNotEdited = errors.New("this cannot be changed without touching the rest of the file")
 )
 
@@ -42,16 +42,16 @@ type Pair struct {
 	Value any
 }
 
-// Decode reads a text into v, as go-toml does. A byte-order mark may stand before it.
+// Decode decodes a text into v, as go-toml does. A leading byte-order mark is permitted.
 func Decode(text []byte, v any) error { return withPosition(toml.Unmarshal(Unmarked(text), v)) }
 
-// mark is the byte-order mark that some editors write before a text.
+// mark is the byte-order mark that some editors write at the start of a text.
 var mark = []byte("\ufeff")
 
-// Unmarked is a text without the byte-order mark before it.
+// Unmarked returns a text without a leading byte-order mark.
 func Unmarked(text []byte) []byte { return bytes.TrimPrefix(text, mark) }
 
-// Edit edits a text behind its byte-order mark, which stays.
+// Edit edits a text without its byte-order mark, and restores the mark.
 func Edit(text []byte, edit func([]byte) ([]byte, error)) ([]byte, error) {
 	edited, err := edit(Unmarked(text))
 	if err != nil || !bytes.HasPrefix(text, mark) {
@@ -60,7 +60,7 @@ func Edit(text []byte, edit func([]byte) ([]byte, error)) ([]byte, error) {
 	return slices.Concat(mark, edited), nil
 }
 
-// withPosition adds the place to an error of the parser.
+// withPosition adds the position to an error of the parser.
 func withPosition(err error) error {
 	var d *toml.DecodeError
 	if errors.As(err, &d) {
@@ -77,11 +77,11 @@ func decode(text []byte) (map[string]any, error) {
 
 // line is an expression of a text: a header, or a key with its value.
 type line struct {
-	// path is its path in the document, including the header's.
+	// path is the path in the document, including the path of the header.
 	path []string
 	kind unstable.Kind
-	// from is where its line begins, to where the next one does; key and end are the
-	// expression itself, and value the range of its value.
+	// from and to are the start of its line and of the next one. key and end are the range of the
+	// expression, value is the range of its value.
 	from, key, end, to int
 	value              [2]int
 }
@@ -147,7 +147,7 @@ func (s *source) lineEnd(at int) int {
 	return len(s.text)
 }
 
-// eol is the line end of the text.
+// eol returns the line end of the text.
 func (s *source) eol() string {
 	if i := bytes.IndexByte(s.text, '\n'); i > 0 && s.text[i-1] == '\r' {
 		return "\r\n"
@@ -156,8 +156,8 @@ func (s *source) eol() string {
 }
 
 // Set sets the value of a key. It replaces the existing value or appends the key to its table,
-// which is created if missing. made is the path of the addition, nil if nothing was added; Remove
-// of it restores the original text.
+// which it creates if missing. made is the path of the addition, nil if nothing was added.
+// Remove with this path restores the original text.
 func Set(text []byte, path []string, value any) (edited []byte, made []string, err error) {
 	edited, err = Edit(text, func(text []byte) (edited []byte, err error) {
 		edited, made, err = set(text, path, value)
@@ -211,7 +211,7 @@ func (s *source) insert(path []string, value string) (edited []byte, made []stri
 	return s.addBlock("[" + dotted(table) + "]" + s.eol() + dotted(key) + " = " + value), table
 }
 
-// header is the table in which a line stands.
+// header returns the path of the table that contains a line.
 func (s *source) header(at int) []string {
 	for i := at - 1; i >= 0; i-- {
 		if s.lines[i].kind != unstable.KeyValue {
@@ -221,7 +221,7 @@ func (s *source) header(at int) []string {
 	return nil
 }
 
-// behind returns the place for a new key of a table: after its last one.
+// behind returns the position for a new key of a table: after its last key.
 func (s *source) behind(table []string) (at int, indent string, ok bool) {
 	ok = len(table) == 0
 	in := ok
@@ -246,7 +246,7 @@ func (s *source) blanks(at int) int {
 	return at
 }
 
-// addLine adds a line where one begins.
+// addLine inserts a line at the start of a line, or at the end of the text.
 func (s *source) addLine(at int, text string) []byte {
 	if at == len(s.text) && at > 0 && s.text[at-1] != '\n' {
 		return splice(s.text, at, at, s.eol()+text)
@@ -254,8 +254,8 @@ func (s *source) addLine(at int, text string) []byte {
 	return splice(s.text, at, at, text+s.eol())
 }
 
-// addBlock adds a table at the end, behind an empty line. Where the text does not end
-// with its line, it does not afterwards.
+// addBlock appends a table after an empty line. If the text does not end with a line end,
+// neither does the result.
 func (s *source) addBlock(block string) []byte {
 	eol, end := s.eol(), len(s.text)
 	switch {
@@ -267,12 +267,12 @@ func (s *source) addBlock(block string) []byte {
 	return splice(s.text, end, end, eol+block+eol)
 }
 
-// AddTable adds a table that is not there.
+// AddTable adds a new table.
 func AddTable(text []byte, path []string, pairs ...Pair) ([]byte, error) {
 	return Edit(text, func(text []byte) ([]byte, error) { return addTable(text, path, "[", "]", pairs) })
 }
 
-// AppendTable adds one more table to a list of tables.
+// AppendTable appends a table to a list of tables.
 func AppendTable(text []byte, path []string, pairs ...Pair) ([]byte, error) {
 	return Edit(text, func(text []byte) ([]byte, error) { return addTable(text, path, "[[", "]]", pairs) })
 }
@@ -305,7 +305,7 @@ func addTable(text []byte, path []string, open, end string, pairs []Pair) ([]byt
 	return verified(s.addBlock(block), with(before, path, value))
 }
 
-// Remove takes a key out, or a table with all that is below it.
+// Remove removes a key, or a table with its subtables.
 func Remove(text []byte, path []string) ([]byte, error) {
 	return Edit(text, func(text []byte) ([]byte, error) { return remove(text, path) })
 }
@@ -331,7 +331,7 @@ func remove(text []byte, path []string) ([]byte, error) {
 	return edited, nil
 }
 
-// RemoveTable takes one of a list of tables out, from 0.
+// RemoveTable removes the table at an index, from 0, of a list of tables.
 func RemoveTable(text []byte, path []string, index int) ([]byte, error) {
 	return Edit(text, func(text []byte) ([]byte, error) { return removeTable(text, path, index) })
 }
@@ -364,8 +364,8 @@ func removeTable(text []byte, path []string, index int) ([]byte, error) {
 	return edited, nil
 }
 
-// cut takes the lines that are meant out. With a header goes all to its table's last line,
-// and the empty line before it.
+// cut removes the lines for which meant returns true. A header is removed with all keys of its
+// table and the empty line before it.
 func (s *source) cut(meant func(i int) bool) []byte {
 	var out []byte
 	kept := 0
@@ -393,8 +393,8 @@ func (s *source) cut(meant func(i int) bool) []byte {
 	return append(out, s.text[kept:]...)
 }
 
-// withoutBreak is the place before the line break that stands before a byte. With empty it
-// is so only where an empty line ends there.
+// withoutBreak returns the position before the line break that precedes at. If empty is set, it
+// does so only if that line is empty.
 func (s *source) withoutBreak(at int, empty bool) int {
 	before, ok := bytes.CutSuffix(s.text[:at], []byte("\n"))
 	if !ok {
@@ -420,7 +420,7 @@ func verified(edited []byte, want map[string]any) ([]byte, error) {
 	return edited, nil
 }
 
-// splice puts a text in place of a range.
+// splice replaces a range of a text.
 func splice(text []byte, from, to int, with string) []byte {
 	out := make([]byte, 0, len(text)-(to-from)+len(with))
 	return append(append(append(out, text[:from]...), with...), text[to:]...)

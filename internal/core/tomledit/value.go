@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// at is the value at a path.
+// at returns the value at a path.
 func at(doc any, path []string) (any, bool) {
 	for _, key := range path {
 		table, ok := doc.(map[string]any)
@@ -24,7 +24,7 @@ func at(doc any, path []string) (any, bool) {
 	return doc, true
 }
 
-// with is a document in which a path has a value.
+// with returns a copy of a document with the value at a path.
 func with(doc map[string]any, path []string, value any) map[string]any {
 	doc = maps.Clone(doc)
 	if doc == nil {
@@ -39,7 +39,7 @@ func with(doc map[string]any, path []string, value any) map[string]any {
 	return doc
 }
 
-// without is a document in which a path has none.
+// without returns a copy of a document without the path.
 func without(doc map[string]any, path []string) map[string]any {
 	doc = maps.Clone(doc)
 	if len(path) == 1 {
@@ -52,7 +52,7 @@ func without(doc map[string]any, path []string) map[string]any {
 	return doc
 }
 
-// pruned is a document without the tables on a path that have nothing in them.
+// pruned returns a copy of a document without the empty tables on a path.
 func pruned(doc map[string]any, path []string) map[string]any {
 	doc = maps.Clone(doc)
 	below, ok := doc[path[0]].(map[string]any)
@@ -69,7 +69,7 @@ func pruned(doc map[string]any, path []string) map[string]any {
 	return doc
 }
 
-// plain is a value as the decoder would have it.
+// plain converts a value to the types of the decoder.
 func plain(value any) any {
 	v := reflect.ValueOf(value)
 	switch v.Kind() {
@@ -91,7 +91,7 @@ func plain(value any) any {
 	return value
 }
 
-// write is a value as TOML, in one line.
+// write returns a value as TOML, in one line.
 func write(value any) (string, error) {
 	switch v := plain(value).(type) {
 	case string:
@@ -130,7 +130,7 @@ func write(value any) (string, error) {
 	return "", fmt.Errorf("a value of type %T cannot be written", value)
 }
 
-// dotted is a path as a key.
+// dotted returns a path as a dotted key.
 func dotted(path []string) string {
 	parts := make([]string, len(path))
 	for i, key := range path {
@@ -148,7 +148,7 @@ func bare(key string) bool {
 	})
 }
 
-// quoted is a basic string.
+// quoted returns a TOML basic string.
 func quoted(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')

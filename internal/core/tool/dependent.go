@@ -5,8 +5,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// DependentCall is a call that another one depends on, such as the start of a server or a
-// question of it. It is decided and recorded like every call.
+// DependentCall is a call that another call depends on, such as the start of a server or a
+// question from it. It is decided and recorded like every call.
 type DependentCall struct {
 	Caller access.Caller
 	Tool   string
@@ -17,7 +17,7 @@ type DependentCall struct {
 
 // DependentResult is the outcome of a DependentCall.
 type DependentResult struct {
-	// Denied has the reason and the remedy of a denial; nil for a call that was allowed.
+	// Denied is the reason and the remedy of a denial; nil for an allowed call.
 	Denied *reason.Error
 	Report Report
 }

@@ -12,14 +12,13 @@ import (
 // Edited records that approvers changed a call before they approved it.
 type Edited struct {
 	ApprovalID string `json:"approval_id"`
-	// By are the users who changed it, Reason the comment of the last of them.
+	// By are the users who changed it, Reason is the comment of the last one.
 	By     []string `json:"by"`
 	Reason string   `json:"reason,omitempty"`
-	// Proposed is the digest of the call as it was proposed; the call that ran has
-	// another.
+	// Proposed is the digest of the call as proposed; the call that ran has another digest.
 	Proposed string `json:"proposed_call_digest"`
-	// Changes are the arguments that differ from those proposed, secrets redacted. The
-	// journal goes without them: it has the arguments of both.
+	// Changes are the arguments that differ from the proposed ones, with secrets redacted. The
+	// journal omits them, because it has the arguments of both calls.
 	Changes []Difference `json:"changes,omitempty"`
 }
 
@@ -47,7 +46,7 @@ func absent(value string) string {
 }
 
 // ArgumentChanges compares the arguments of two calls of a tool, by JSON Pointer (RFC 6901):
-// objects by member, all other values as a whole. Secrets are redacted; "" stands for a missing
+// objects by member, all other values as a whole. Secrets are redacted; "" represents a missing
 // value.
 func ArgumentChanges(was, is json.RawMessage, secretPaths []string) ([]Difference, error) {
 	var sides [2]any
@@ -66,7 +65,7 @@ func ArgumentChanges(was, is json.RawMessage, secretPaths []string) ([]Differenc
 	return list, err
 }
 
-// nothing is a missing value, unlike a null.
+// nothing represents a missing value, which differs from null.
 type nothing struct{}
 
 func compare(pointer string, was, is any, list *[]Difference) error {
@@ -117,9 +116,9 @@ func member(object map[string]any, name string) any {
 }
 
 // Keep restores the redacted values in edited arguments. Values that were not displayed to the
-// editor stay unchanged: if was has a redacted value or a placeholder of a secret, is must have the
-// same value or omit the member, and neither may appear anywhere else. refused lists the pointers
-// that violate this.
+// editor must stay unchanged: if was has a redacted value or a placeholder of a secret, is must
+// have the same value or omit the member. Neither may appear anywhere else. refused lists the
+// pointers that violate this.
 func Keep(was, is json.RawMessage, secretPaths []string, placeholder func(string) bool) (kept json.RawMessage, refused []string, err error) {
 	shown, _, err := redact(was, secretPaths)
 	if err != nil {
@@ -133,7 +132,7 @@ func Keep(was, is json.RawMessage, secretPaths []string, placeholder func(string
 	}
 	k := keeper{placeholder: placeholder}
 	made = k.keep("", real, seen, made)
-	// A value at a place where the tool accepts secrets was never displayed.
+	// A value at a path for secrets was never displayed.
 	if text, err := canonical.Marshal(made); err == nil {
 		kept = text
 	} else {
@@ -157,7 +156,7 @@ type keeper struct {
 	refused, restored []string
 }
 
-// keep compares the edited value with the original, both real and as displayed.
+// keep compares the edited value with the original, as it is and as displayed.
 func (k *keeper) keep(pointer string, real, seen, made any) any {
 	switch m := made.(type) {
 	case map[string]any:

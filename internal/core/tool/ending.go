@@ -9,7 +9,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Failure is the part of a failed call that a model reads, under the name "error".
+// Failure is the description of a failed call for a model, under the name "error".
 type Failure struct {
 	Reason  reason.Code `json:"reason"`
 	Message string      `json:"message"`
@@ -25,7 +25,7 @@ func (r Report) Fail(ctx context.Context, err error) Report {
 	return r.Finish()
 }
 
-// Because sets outcome and reason by an error, without a result.
+// Because sets the outcome and the reason from an error, without a result.
 func (r Report) Because(ctx context.Context, err error) (Report, Failure) {
 	known := cause(ctx, err)
 	r.Reason, r.Message, r.Remedy = string(known.Code), known.Message, known.NextStep()
@@ -43,8 +43,8 @@ func (r Report) Because(ctx context.Context, err error) (Report, Failure) {
 	return r, Failure{Reason: known.Code, Message: r.Message, Remedy: r.Remedy}
 }
 
-// cause finds the reason of an error. A context that ended explains every error that
-// came of it.
+// cause returns the reason of an error. If the context has ended, the end of the context is the
+// reason.
 func cause(ctx context.Context, err error) *reason.Error {
 	var known *reason.Error
 	switch {
@@ -60,7 +60,7 @@ func cause(ctx context.Context, err error) *reason.Error {
 	return reason.Errorf(reason.Cancelled, "the call was cancelled")
 }
 
-// Finish gives a report its end, and how long the call took unless that is known.
+// Finish sets the end time, and the duration unless it is already known.
 func (r Report) Finish() Report {
 	r.FinishedAt = time.Now().UTC()
 	if r.Usage.Wall == 0 {

@@ -13,9 +13,9 @@ type Runnable interface {
 	Prepare(ctx context.Context, p Proposal) (Prepared, error)
 }
 
-// Pure is a Runnable that cannot have an effect: it computes its report from the call
-// alone. internal/archtest lets only the tools of internal/exec/builtin/pure be one, and
-// forbids that package all imports by which code could have an effect.
+// Pure is a Runnable that cannot have an effect: it computes its report only from the call.
+// internal/archtest permits it only in internal/exec/builtin/pure, and forbids that package all
+// imports that could have an effect.
 type Pure interface {
 	Runnable
 	Pure()

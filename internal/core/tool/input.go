@@ -9,11 +9,11 @@ import (
 )
 
 // Check parses the JSON input of a call strictly, checks it against the schema and returns its
-// canonical form (RFC 8785). Empty input means the empty object. Errors are reason errors. An input
-// that does not fit the schema has the code InvalidInput and the JSON Pointer of the fault in the
-// field "pointer"; a key that differs from a property only in case is such a fault. A malformed
-// text has the code DuplicateKey, NumberNotExact, InvalidUTF8, InputTooLarge, InputTooDeep or
-// InvalidInput.
+// canonical form (RFC 8785). Empty input means the empty object. Errors are reason errors. For
+// an input that does not fit the schema, the code is InvalidInput and the field "pointer" is
+// the JSON Pointer of the fault. A key that differs from a property only in case is such a
+// fault. For malformed text, the code is DuplicateKey, NumberNotExact, InvalidUTF8,
+// InputTooLarge, InputTooDeep or InvalidInput.
 func (s *Schema) Check(raw []byte) (json.RawMessage, error) {
 	text, value, err := s.read(raw)
 	if err != nil {
@@ -25,8 +25,8 @@ func (s *Schema) Check(raw []byte) (json.RawMessage, error) {
 	return text, nil
 }
 
-// CheckResult checks the result of a tool against the schema. Unlike Check, it treats a key that
-// differs from a property only in case as another key.
+// CheckResult checks the result of a tool against the schema. Unlike Check, it treats a key
+// that differs from a property only in case as a different key.
 func (s *Schema) CheckResult(raw []byte) error {
 	_, _, err := s.read(raw)
 	return err

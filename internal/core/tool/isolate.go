@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Isolate returns a context with the deadline and the cancellation of ctx, and its cause, but
-// without its values. A request of the MCP library carries its protocol version and its id as
-// values: with them, a session with an upstream server would speak the revision of the caller.
+// Isolate returns a context with the deadline, the cancellation and the cause of ctx, but
+// without its values. The MCP library stores the protocol version and the id of a request as
+// values. With them, a session with an upstream server would use the caller's protocol version.
 //
-// The values by which the gateway traces a request still pass: their keys have the method
-// ReachesExecutors. The caller must call end.
+// Values with which the gateway traces a request still pass: their keys have the method
+// ReachesExecutors. The caller MUST call end.
 func Isolate(ctx context.Context) (isolated context.Context, end func()) {
 	inner, cancel := context.WithCancelCause(context.Background())
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	if ctx.Err() != nil {
-		cancel(context.Cause(ctx)) // AfterFunc does so on a goroutine of its own
+		cancel(context.Cause(ctx)) // AfterFunc would do so in a separate goroutine
 	}
 	return isolatedContext{inner, ctx}, func() {
 		stop()
@@ -29,7 +29,8 @@ type isolatedContext struct {
 	request context.Context
 }
 
-// Deadline returns the deadline of the request, at which the context of the request ends both.
+// Deadline returns the deadline of the request. The end of the request's context ends both
+// contexts.
 func (c isolatedContext) Deadline() (time.Time, bool) { return c.request.Deadline() }
 
 // Value returns the values of the request that may reach executors.

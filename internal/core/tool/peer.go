@@ -5,22 +5,23 @@ import (
 	"encoding/json"
 )
 
-// Peer is the client of a call, for executors that pass data on to it: an upstream server reports
-// progress or asks a question. Its zero value is a client that receives nothing. None of it is a
-// fact, and none of it is bound.
+// Peer is the client of a call, for executors that forward messages to it: an upstream server
+// reports progress or asks a question. The zero value is a client that receives nothing. Peer
+// is not part of the facts or of the binding.
 type Peer struct {
 	// Session is the client's name of its session; the pipeline sets it.
 	Session string
 	// Progress reports the progress of the call to the client. It MUST NOT block.
 	Progress func(Progress)
-	// LogLevel is from which level on the client wants the log of an upstream server,
-	// "" for nothing of it, and Log passes a line on. It must not block.
+	// LogLevel is the lowest level of log lines of an upstream server that the client requested,
+	// "" for no log. Log forwards a line; it MUST NOT block.
 	LogLevel string
 	Log      func(LogLine)
-	// Takes lists the requests of upstream servers that the client declared to support.
+	// Takes lists the requests of upstream servers that the client declared support for.
 	Takes Takes
-	// Ask passes such requests on, all at once, and returns the answers by the same names; a
-	// missing one was not answered. nil means that the client accepts none.
+	// Ask forwards such requests, all at once, and returns the answers by the same names. A
+	// missing answer means that the request was not answered. nil means that the client accepts no
+	// requests.
 	Ask func(context.Context, map[string]Request) (map[string]json.RawMessage, error)
 }
 
@@ -36,13 +37,13 @@ type LogLine struct {
 	Data          json.RawMessage
 }
 
-// Takes are kinds of requests: elicitation by form and by URL, sampling, also with
-// tools, and roots.
+// Takes are kinds of requests: elicitation by form and by URL, sampling, sampling with tools,
+// and roots.
 type Takes struct {
 	Form, URL, Sampling, SamplingTools, Roots bool
 }
 
-// Request is one of an upstream server to the client of a call, in the words of MCP.
+// Request is a request of an upstream server to the client of a call, as defined by MCP.
 type Request struct {
 	// Method is elicitation/create, sampling/createMessage or roots/list.
 	Method string

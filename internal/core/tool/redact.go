@@ -16,10 +16,10 @@ import (
 // Redaction replaces a secret.
 const Redaction = "[redacted]"
 
-// Redact returns the canonical JSON of an input with secrets replaced by Redaction, and the sorted
-// JSON Pointers (RFC 6901) of the replacements. It replaces the values at the pointers that the
-// tool declares, and text in the form of a well-known key, in values and in the names of members,
-// plain or in base64. Without replacements, it returns input itself.
+// Redact returns the canonical JSON of an input with secrets replaced by Redaction, and the
+// sorted JSON Pointers (RFC 6901) of the replacements. It replaces the values at the pointers
+// that the tool declares. It also replaces text in the form of a well-known key, in values and
+// names of members, plain or in base64. Without replacements, it returns input itself.
 func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []string, error) {
 	if len(input) == 0 || len(secretPaths) == 0 && clean(input) && canonical.Valid(input) {
 		return input, nil, nil
@@ -27,9 +27,8 @@ func Redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []str
 	return redact(input, secretPaths)
 }
 
-// clean reports whether no string of a JSON text can hold the form of a key:
-// none of the hints stands in it, plain or in base64, and no escape that could
-// spell one.
+// clean reports whether no string of a JSON text can have the form of a key: the text has no
+// hint, plain or in base64, and no \u escape, which could encode one.
 func clean(text []byte) bool {
 	if bytes.Contains(text, []byte(`\u`)) {
 		return false
@@ -40,9 +39,8 @@ func clean(text []byte) bool {
 	return !hinted(text) && !hintedWithin(text, encodedRounds)
 }
 
-// escapedWithin reports whether base64 may go on behind an escape: one of a slash, or of
-// a line end. No other escape stands for what may be in base64, and none for what may be
-// in a hint.
+// escapedWithin reports whether base64 may continue after an escape: after an escaped slash or
+// line end. No other escape can represent a character of base64 or of a hint.
 func escapedWithin(text []byte) bool {
 	for {
 		at := bytes.IndexByte(text, '\\')
@@ -61,8 +59,8 @@ func escapedWithin(text []byte) bool {
 	}
 }
 
-// unescaped undoes the escapes of JSON that have one letter. A stretch of base64 then
-// stands in the text as it stands in its strings.
+// unescaped decodes the one-letter escapes of JSON, so that base64 occurs in the text as it
+// does in its strings.
 func unescaped(text []byte) []byte {
 	const letters, meanings = "bfnrt", "\b\f\n\r\t"
 	out := make([]byte, 0, len(text))
@@ -80,7 +78,7 @@ func unescaped(text []byte) []byte {
 	return out
 }
 
-// redact is Redact for a text that may hold a secret.
+// redact is Redact for a text that may contain a secret.
 func redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []string, error) {
 	dec := json.NewDecoder(bytes.NewReader(input))
 	dec.UseNumber()
@@ -94,7 +92,7 @@ func redact(input json.RawMessage, secretPaths []string) (json.RawMessage, []str
 		return input, nil, nil
 	}
 	for i, pointer := range r.found {
-		r.found[i] = RedactText(pointer) // it holds the names of members
+		r.found[i] = RedactText(pointer) // pointers contain the names of members
 	}
 	slices.Sort(r.found)
 	text, err := canonical.Marshal(value)
@@ -135,7 +133,7 @@ func (r *redactor) hides(pointer string) bool {
 	return within != "" && slices.Contains(r.declared, within+"*") && !slices.Contains(r.declared, "!"+pointer)
 }
 
-// PathsBelow are SecretPaths of a value that stands at a pointer of another one.
+// PathsBelow returns the SecretPaths of a value that is at a pointer of another value.
 func PathsBelow(pointer string, secretPaths []string) []string {
 	below := make([]string, len(secretPaths))
 	for i, path := range secretPaths {
@@ -148,7 +146,7 @@ func PathsBelow(pointer string, secretPaths []string) []string {
 	return below
 }
 
-// object redacts the members and their names: a name is text like any other.
+// object redacts the members and their names, because names may contain secrets.
 func (r *redactor) object(pointer string, members map[string]any) map[string]any {
 	out := make(map[string]any, len(members))
 	for _, name := range slices.Sorted(maps.Keys(members)) {
@@ -162,7 +160,7 @@ func (r *redactor) object(pointer string, members map[string]any) map[string]any
 	return out
 }
 
-// taken reports whether a member has, or will have, that name.
+// taken reports whether one of the objects has a member of that name.
 func taken(name string, objects ...map[string]any) bool {
 	return slices.ContainsFunc(objects, func(o map[string]any) bool {
 		_, there := o[name]

@@ -31,7 +31,7 @@ type Report struct {
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Remedy  string `json:"remedy,omitempty"`
-	// Cause is the error behind the reason INTERNAL. It is for the log alone.
+	// Cause is the error behind the reason INTERNAL. It is only for the log.
 	Cause error `json:"-"`
 	// Result is the canonical JSON that the client receives, byte for byte.
 	Result json.RawMessage `json:"-"`
@@ -45,8 +45,8 @@ type Report struct {
 	Files []FileChange `json:"files,omitempty"`
 	// Changes is the outcome of the call's writes to its copy of a workspace, nil without a copy.
 	Changes *Changes `json:"changes,omitempty"`
-	// Violations are system calls that the sandbox denied, the first of them;
-	// ViolationsMissed counts the others.
+	// Violations are the first system calls that the sandbox denied; ViolationsMissed counts the
+	// others.
 	Violations       []Violation `json:"violations,omitempty"`
 	ViolationsMissed int         `json:"violations_missed,omitempty"`
 	// Grants lists the grants that a guest used, and the operations that it attempted without a
@@ -76,16 +76,16 @@ type ExecutorInfo struct {
 	Instance string `json:"instance,omitempty"`
 }
 
-// Enforcement is the isolation level asked for and reached.
+// Enforcement is the requested and the applied isolation level.
 type Enforcement struct {
-	// Level is the one word of the sources: none, preflight, strict.
+	// Level is none, preflight or strict.
 	Level      string   `json:"level"`
 	Requested  []string `json:"requested"`
 	Applied    []string `json:"applied"`
 	Downgrades []string `json:"downgrades"`
 }
 
-// Unenforced is the enforcement of a call that ran in no sandbox, or did not run yet.
+// Unenforced returns the enforcement of a call that ran without a sandbox, or did not run yet.
 func Unenforced() Enforcement {
 	return Enforcement{Level: "none", Requested: []string{}, Applied: []string{}, Downgrades: []string{}}
 }
@@ -102,7 +102,7 @@ type Changes struct {
 	Deleted   int      `json:"deleted"`
 	Bytes     int64    `json:"bytes"`
 	Protected []string `json:"protected,omitempty"`
-	// ApprovalID and GrantID name the answer that allowed the commit.
+	// ApprovalID and GrantID identify the answer that allowed the commit.
 	ApprovalID string `json:"approval_id,omitempty"`
 	GrantID    string `json:"grant_id,omitempty"`
 	// Reason and Message explain why a change set was not committed.
@@ -119,11 +119,11 @@ const (
 	Committed  ChangeState = "committed"
 	Discarded  ChangeState = "discarded"  // not allowed, not answered in time, or the run failed
 	Conflicted ChangeState = "conflicted" // the workspace was changed meanwhile; nothing was applied
-	DryRun     ChangeState = "dry_run"    // the caller asked for no commit
+	DryRun     ChangeState = "dry_run"    // the caller requested no commit
 )
 
-// Violation is one system call that the sandbox denied. Arguments are those in
-// registers; memory that they point to is never looked at.
+// Violation is one system call that the sandbox denied. Arguments are the values in registers;
+// the memory that they point to is never read.
 type Violation struct {
 	At      time.Time `json:"at"`
 	Syscall string    `json:"syscall"`
@@ -140,10 +140,10 @@ type Violation struct {
 type GrantUse struct {
 	// Kind is http, secret, storage, channel, clock or random.
 	Kind string `json:"kind"`
-	// Name is that in the manifest of the skill; "" for what no handle was for.
+	// Name is the name in the manifest of the skill; "" for operations without a handle.
 	Name string `json:"name"`
 	Uses int    `json:"uses"`
-	// Refused counts the operations without a grant, or refused.
+	// Refused counts the operations that had no grant or were refused.
 	Refused int `json:"refused,omitempty"`
 }
 
@@ -157,7 +157,7 @@ type Isolation struct {
 	SeccompSHA   string            `json:"seccomp_sha256,omitempty"`
 	HelperSHA    string            `json:"helper_sha256"`
 	ArgumentsSHA string            `json:"arguments_sha256"`
-	// BackendSHA is the digest of the backend's program, such as bubblewrap's.
+	// BackendSHA is the digest of the backend's program, such as bubblewrap.
 	BackendSHA string `json:"backend_sha256,omitempty"`
 }
 
@@ -179,13 +179,13 @@ type Measured struct {
 	Rung string `json:"rung,omitempty"`
 	// Workspace is the mount mode of the workspace: copy_on_write, direct or read_only.
 	Workspace string `json:"workspace,omitempty"`
-	// Watched is true when denied system calls were reported while it ran.
+	// Watched is true if denied system calls were reported while the call ran.
 	Watched bool `json:"watched,omitempty"`
-	// Ports are those on which palyrad accepted the program's connections, to any
-	// address of the Captured families (ipv4, ipv6).
+	// Ports are the ports on which palyrad accepted the program's connections, to any address of
+	// the Captured families (ipv4, ipv6).
 	Ports    []int    `json:"ports,omitempty"`
 	Captured []string `json:"captured,omitempty"`
-	// Prepared is true when the sandbox was built before the call came.
+	// Prepared is true if the sandbox was built before the call was made.
 	Prepared bool `json:"prepared,omitempty"`
 }
 
@@ -199,7 +199,7 @@ type Egress struct {
 	Missed int `json:"missed,omitempty"`
 }
 
-// Connection is one observed connection, or one that was refused.
+// Connection is one observed or refused connection.
 type Connection struct {
 	Host     string `json:"host"`
 	Port     int    `json:"port"`
@@ -208,12 +208,12 @@ type Connection struct {
 	BytesIn  int64  `json:"bytes_in"`
 	// Verdict is allowed, denied or failed (package egress).
 	Verdict string `json:"verdict"`
-	// Leg is the way by which a program came: transparent, connect, forward,
-	// socks or name; "" for a tool of the daemon's own.
+	// Leg is the path by which the connection of a program reached palyrad: transparent, connect,
+	// forward, socks or name. It is "" for a tool of the daemon itself.
 	Leg string `json:"leg,omitempty"`
-	// Rule is the rule that decided, as it was written.
+	// Rule is the deciding rule as written.
 	Rule string `json:"rule,omitempty"`
-	// Reason explains why a connection was denied, failed or broken off, with one of the words of
+	// Reason explains why a connection was denied, failed or aborted, as one of the reasons of
 	// package egress.
 	Reason string `json:"reason,omitempty"`
 	// Requests counts the requests that could be identified.
@@ -264,8 +264,8 @@ type Call struct {
 	Plan     Plan
 	// Output receives provisional chunks while the tool runs; it may be nil.
 	Output func(stream string, chunk []byte)
-	// MayRead asks policy about a file that the call found, before it is opened.
-	// A file about which people would have to be asked may not be read.
+	// MayRead reports whether policy allows the call to read a file that it found. It MUST be
+	// called before the file is opened. A file that would require an approval may not be read.
 	MayRead func(FileAccess) bool `json:"-"`
 	// MayDisclose reports whether policy allows the caller to read all of the files without
 	// an approval. Tools MUST NOT return details of file content otherwise. A nil function
@@ -275,26 +275,26 @@ type Call struct {
 	// and, if policy requires it, for approvers; the deadline of the call is suspended meanwhile.
 	// If it is nil, no approval is possible and nothing is committed.
 	Commit func(context.Context, CommitRequest) (CommitRuling, error) `json:"-"`
-	// Peer is the client, for executors that pass something on to it.
+	// Peer is the client, for executors that forward messages to it.
 	Peer Peer `json:"-"`
 	// Pause suspends the deadline of the call until resume is called, while an approval is pending.
 	// It may be nil.
 	Pause func() (resume func()) `json:"-"`
 }
 
-// ReadFile is the tool whose policies decide who may see the content of a file, in any form.
+// ReadFile is the tool whose policies decide who may read the content of a file, in any form.
 const ReadFile = "fs.read"
 
 // FileAccess is one file that a call found and would read.
 type FileAccess struct {
-	// Tool and Input are the call that would read just this file: of the tool
-	// itself, or of fs.read.
+	// Tool and Input are the call that would read only this file, with the tool itself or with
+	// fs.read.
 	Tool  string
 	Input json.RawMessage
 	Facts Facts
 }
 
-// CommitRequest asks about one change set.
+// CommitRequest requests a decision on one change set.
 type CommitRequest struct {
 	Facts   CommitFacts
 	Preview Preview
@@ -311,19 +311,20 @@ type CommitFacts struct {
 	Modified int    `json:"modified"`
 	Deleted  int    `json:"deleted"`
 	Bytes    int64  `json:"bytes"`
-	// Protected are the paths of protected changes, and Classes why they are,
-	// both sorted and without repeats.
+	// Protected are the paths of the protected changes. Classes are the reasons for the
+	// protection. Both are sorted and without duplicates.
 	Protected []string `json:"protected"`
 	Classes   []string `json:"classes"`
-	// Top are the directories at the top of the workspace in which something
-	// changed, "." for the workspace's own; one that has capitals, or letters of
-	// several spellings, also with these folded.
+	// Top are the top-level directories of the workspace that contain changes, "." for files in
+	// the workspace directory itself. A name that case folding changes is also included in its
+	// folded form.
 	Top []string `json:"top,omitempty"`
 	// ExitCode is the program's exit code; -1 if it was stopped.
 	ExitCode int `json:"exit_code"`
 }
 
-// CommitRuling is the answer. Reason is a reason.Code when it is no.
+// CommitRuling is the decision on a CommitRequest. Reason is a reason.Code if it is not
+// allowed.
 type CommitRuling struct {
 	Allowed    bool
 	ApprovalID string

@@ -2,19 +2,18 @@ package tool
 
 import "palyra/internal/core/canonical"
 
-// Resolved identifies the effect of a call independently of the form of its arguments. Two calls
-// have the same Resolved if they differ only in the name of a path ("a.txt" and "./a.txt") or
-// workspace, in the order of keys, in explicit defaults, in the amount returned, or in the time
-// limit. The gateway stores a refusal by its Resolved, so that a client cannot repeat the request
-// in another form. An approval binds to the exact call, never to its Resolved.
+// Resolved identifies the effect of a call independently of the form of its arguments. Two
+// calls have the same Resolved if they differ only in the name of a path ("a.txt" and
+// "./a.txt") or workspace, the order of keys, explicit defaults, the amount returned, or the
+// time limit. The gateway stores a refusal by its Resolved, so that a client cannot repeat the
+// request in another form. An approval binds to the exact call, never to its Resolved.
 type Resolved struct {
-	// Act is the name of the tool, or "change" for all tools that write files from
-	// their input (fs.write, fs.patch): the same content is the same act.
+	// Act is the name of the tool, or "change" for all tools that write files from their input
+	// (fs.write, fs.patch). Writing the same content is then the same act.
 	Act string `json:"act"`
-	// Places are the files or directories concerned, as absolute paths of the
-	// machine.
+	// Places are the affected files or directories, as absolute paths of the machine.
 	Places []string `json:"places"`
-	// What holds the other properties of the effect; its members depend on the tool.
+	// The other properties of the effect; the members depend on the tool.
 	What map[string]any `json:"what"`
 }
 

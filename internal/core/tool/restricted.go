@@ -10,8 +10,8 @@ import (
 // because a file exists or does not exist. Its own message contains no detail. Disclose
 // returns the detail for callers that policy allows to read the files.
 type RestrictedError struct {
-	// Plan is the call without the file content. Policy evaluates it, so that a denial does
-	// not depend on the content. Plan.Contents lists the files.
+	// Plan is the plan of the call without the file content. Policy evaluates it, so that a denial
+	// does not depend on the content. Plan.Contents lists the files.
 	Plan Plan
 	// Detail is the full error.
 	Detail error

@@ -15,19 +15,19 @@ import (
 // concurrent use.
 type Schema struct {
 	resolved *jsonschema.Resolved
-	// plain says of most values that they fit; nil for a schema that is not plain.
+	// plain quickly accepts most valid values; nil for a schema that is not plain.
 	plain *plain
 	// effort is the cost of a check; nil for a plain schema.
 	effort *effort
-	// document is the schema as JSON, nil where no key can be unknown: plainly closed schemas
-	// refuse unknown keys.
+	// document is the schema as JSON, nil if no key can be unknown: plain closed schemas refuse
+	// unknown keys.
 	document any
 }
 
-// CompileSchema compiles the input schema of a tool. The schema must be a JSON
-// object with type "object", refer to nothing outside itself, and have no
-// reference that leads back to itself without descending into the input: such
-// a schema would never end. Errors carry reason.InvalidInput.
+// CompileSchema compiles the input schema of a tool. The schema must be a JSON object with type
+// "object" and must not refer to anything outside itself. A reference must not lead back to
+// itself without descending into the input, because validation would not end. Errors have the
+// reason InvalidInput, or InputTooLarge for a schema larger than canonical.MaxSize.
 func CompileSchema(text json.RawMessage) (*Schema, error) {
 	if len(text) > canonical.MaxSize {
 		return nil, reason.Errorf(reason.InputTooLarge, "input schema is larger than %d bytes", canonical.MaxSize)
@@ -58,8 +58,8 @@ func (d Descriptor) CompileInput() (*Schema, error) {
 	return compileChecked(text, document, nil) // Checkable has resolved its references
 }
 
-// CheckedSchema is the schema that calls are checked against: for tools of upstream servers
-// the part of theirs that can be checked here.
+// CheckedSchema returns the schema that calls are checked against. For tools of upstream
+// servers, this is the part of the schema that can be checked here.
 func (d Descriptor) CheckedSchema() (json.RawMessage, error) {
 	if d.Executor != MCPUpstream {
 		return d.InputSchema, nil
@@ -95,8 +95,7 @@ func compileChecked(text []byte, document any, options *jsonschema.ResolveOption
 	return s, nil
 }
 
-// validate checks a decoded value and turns the first fault into an error that
-// names its JSON Pointer.
+// validate checks a decoded value. Its error describes the first fault, with its JSON Pointer.
 func (s *Schema) validate(value any) error {
 	if s.plain != nil && s.plain.fits(value) {
 		return nil
@@ -109,7 +108,7 @@ func (s *Schema) validate(value any) error {
 	return s.validateFully(value)
 }
 
-// validateFully is validate by the library.
+// validateFully is validate with the library.
 func (s *Schema) validateFully(value any) error {
 	err := s.resolved.Validate(value)
 	if err == nil {
@@ -122,7 +121,7 @@ func (s *Schema) validateFully(value any) error {
 	return found.err()
 }
 
-// checkKeys refuses keys that another reader could take for others.
+// checkKeys refuses keys that another decoder could interpret as different keys.
 func (s *Schema) checkKeys(value any) error {
 	if s.document == nil {
 		return nil
@@ -134,7 +133,7 @@ func (s *Schema) checkKeys(value any) error {
 	return nil
 }
 
-// err is the error for a fault.
+// err returns the error for a fault.
 func (f *fault) err() error {
 	refused := reason.Errorf(cmp.Or(f.code, reason.InvalidInput), "%s: %s", pointerName(f.pointer), f.message).
 		WithField("pointer", f.pointer)

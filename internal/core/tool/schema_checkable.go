@@ -17,15 +17,15 @@ import (
 // mostSchemaDepth limits the depth of a server's schema.
 const mostSchemaDepth = 32
 
-// Unchecked is a keyword of a schema that calls are not checked against: the server has to.
+// Unchecked is a keyword of a schema that only the server can check.
 type Unchecked struct {
-	// Pointer leads to the schema that has the keyword.
+	// Pointer is the JSON Pointer of the schema that has the keyword.
 	Pointer string
 	Keyword string
 	Why     string
 }
 
-// String names it for people.
+// String describes the keyword for people.
 func (u Unchecked) String() string {
 	at := u.Pointer
 	if at == "" {
@@ -34,13 +34,15 @@ func (u Unchecked) String() string {
 	return fmt.Sprintf("%s at %s: %s", u.Keyword, at, u.Why)
 }
 
-// Checkable returns the part of a server's schema that calls can be checked against here, and the
-// keywords that are left to the server. The part accepts every input that the whole schema accepts.
-// It refuses only a schema that does not describe an object.
+// Checkable returns the part of a server's schema that calls can be checked against here, and
+// the keywords that only the server can check. The part accepts every input that the whole
+// schema accepts. Checkable returns an error only for a schema that does not describe an
+// object.
 //
-// A part without a keyword accepts more inputs. Below "not" and "if", and in "oneOf", such a part
-// would make the enclosing schema accept fewer inputs: those keywords lose their effect, too. Their
-// branches stay, as alternatives that always match, for readers of declared properties.
+// Removing a keyword makes a part accept more inputs. Below "not" and "if", and in "oneOf",
+// such a part would make the enclosing schema accept fewer inputs. Those keywords are therefore
+// removed, too. Their branches remain, as alternatives that always match, for readers of
+// declared properties.
 func Checkable(text json.RawMessage) (checked json.RawMessage, unchecked []Unchecked, err error) {
 	var document any
 	if err := json.Unmarshal(text, &document); err != nil {
@@ -78,7 +80,7 @@ func Checkable(text json.RawMessage) (checked json.RawMessage, unchecked []Unche
 
 const draft7 = "http://json-schema.org/draft-07/schema#"
 
-// isDraft7 reports whether a schema is of a draft before 2019-09, which are read as draft-07.
+// isDraft7 reports whether a schema has a draft before 2019-09; these are read as draft-07.
 func isDraft7(version any) bool {
 	text, _ := version.(string)
 	for _, draft := range []string{"draft-04", "draft-06", "draft-07"} {
@@ -99,7 +101,7 @@ func describesObjects(kind any) bool {
 	return kind == nil
 }
 
-// part is a schema with its checkable part.
+// part is a schema and its checkable part.
 type part struct {
 	at string
 	// always is set for the schemas true and false.
@@ -108,7 +110,7 @@ type part struct {
 	one    map[string]*part
 	list   map[string][]*part
 	table  map[string]map[string]*part
-	// ref is the target of its reference, number the target's place in $defs.
+	// ref is the target of the part's reference, number is the index of the target in $defs.
 	ref    *part
 	number int
 	uses   []use
@@ -126,18 +128,19 @@ type checker struct {
 	id      string
 	draft7  bool
 	anchors map[string]string
-	// targets are the parts to which references lead, by pointer, and order their places.
+	// targets maps pointers to the parts that references lead to; order lists these parts by
+	// number.
 	targets map[string]*part
 	order   []*part
 	all     []*part
 	weak    []*part
 	list    []Unchecked
 	noted   map[Unchecked]bool
-	// lost means that a keyword which evaluates properties or items is not checked.
+	// lost is set if a keyword that evaluates properties or items is not checked.
 	lost bool
 }
 
-// note records a keyword that p loses.
+// note records a keyword that p cannot check.
 func (c *checker) note(p *part, keyword, why string) {
 	c.weak = append(c.weak, p)
 	if u := (Unchecked{p.at, keyword, why}); !c.noted[u] {
@@ -156,14 +159,14 @@ var (
 	definitions    = []string{"$defs", "definitions"}
 )
 
-// findAnchors notes the places that have names.
+// findAnchors records the locations of named schemas.
 func (c *checker) findAnchors(node any, at string, top bool) {
 	schema, ok := node.(map[string]any)
 	if !ok || strings.Count(at, "/") > 2*mostSchemaDepth {
 		return
 	}
 	if _, other := schema["$id"].(string); other && !top {
-		return // its names are its own
+		return // it has its own scope of names
 	}
 	for _, keyword := range []string{"$anchor", "$dynamicAnchor"} {
 		if name, ok := schema[keyword].(string); ok {
@@ -187,7 +190,8 @@ func (c *checker) findAnchors(node any, at string, top bool) {
 	}
 }
 
-// fill makes p the part of a schema. Below an "$id" of its own, references mean other places.
+// fill makes p the part of a schema. foreign is set below a nested "$id", where references have
+// other targets.
 func (c *checker) fill(p *part, node any, at string, depth int, foreign bool) {
 	p.at = at
 	c.all = append(c.all, p)
@@ -210,7 +214,7 @@ func (c *checker) fill(p *part, node any, at string, depth int, foreign bool) {
 		foreign = true
 	}
 	if c.refer(p, schema, foreign); p.ref != nil && c.draft7 {
-		return // a reference of that draft stands alone
+		return // in that draft, a reference excludes other keywords
 	}
 	for _, keyword := range slices.Sorted(maps.Keys(schema)) {
 		c.take(p, keyword, schema[keyword], depth, foreign)
@@ -249,7 +253,8 @@ func (c *checker) refer(p *part, schema map[string]any, foreign bool) {
 	p.ref.uses = append(p.ref.uses, use{p, "$ref"})
 }
 
-// target returns the target of a reference, if that is a schema.
+// target returns the pointer to the target of a reference. ok is false if the target is not a
+// schema of this document.
 func (c *checker) target(ref string, foreign bool) (pointer string, ok bool) {
 	if rest, own := strings.CutPrefix(ref, c.id); own && c.id != "" && (rest == "" || rest[0] == '#') {
 		ref, foreign = "#"+strings.TrimPrefix(rest, "#"), false
@@ -271,7 +276,7 @@ func (c *checker) target(ref string, foreign bool) (pointer string, ok bool) {
 	return "", false
 }
 
-// take takes one keyword of a schema.
+// take adds one keyword of a schema to p.
 func (c *checker) take(p *part, keyword string, value any, depth int, foreign bool) {
 	if c.otherDraft(p, keyword, value) {
 		return
@@ -308,7 +313,7 @@ func (c *checker) take(p *part, keyword string, value any, depth int, foreign bo
 	}
 }
 
-// depend takes an entry of "dependencies" that is a list of names.
+// depend adds an entry of "dependencies" that is a list of names.
 func (c *checker) depend(p *part, name string, names []any) {
 	if !allTexts(names) {
 		c.note(p, "dependencies", "it does not have the form of the keyword")
@@ -318,7 +323,7 @@ func (c *checker) depend(p *part, name string, names []any) {
 	p.table["dependencies"][name] = required
 }
 
-// otherDraft notes keywords of drafts that the schema is not of.
+// otherDraft records keywords that the draft of the schema does not have.
 func (c *checker) otherDraft(p *part, keyword string, value any) bool {
 	_, tuple := value.([]any)
 	other := false
@@ -354,7 +359,7 @@ func (c *checker) dropPatterns(p *part) {
 	}
 }
 
-// assertion takes a keyword without schemas. Annotations and unknown keywords assert nothing.
+// assertion adds a keyword without schemas. Annotations and unknown keywords assert nothing.
 func (c *checker) assertion(p *part, keyword string, value any) {
 	form, known := forms[keyword]
 	if !known {

@@ -17,10 +17,10 @@ import (
 	"palyra/internal/core/text"
 )
 
-// mostShown bounds, in bytes, text from outside that a message repeats.
+// mostShown limits, in bytes, the external text that a message repeats.
 const mostShown = 160
 
-// fault is the first thing wrong with an input, in the order of reading.
+// fault is the first defect of an input, in reading order.
 type fault struct {
 	pointer string
 	message string
@@ -29,9 +29,8 @@ type fault struct {
 	remedy  string      // "" for the default of the code
 }
 
-// explain finds the defect of a value that the validator has already refused. The validator
-// decides; explain only locates the defect, for the keywords that tools use. It returns nil if it
-// cannot locate it.
+// explain finds the defect of a value that the validator has refused. It only locates the
+// defect, for the keywords that tools use, and returns nil if it cannot.
 func explain(s *jsonschema.Schema, value any, at string) *fault {
 	if f := explainKind(s, value, at); f != nil {
 		return f
@@ -238,8 +237,8 @@ func typeName(value any) string {
 	return "object"
 }
 
-// plainError names the keyword that refused a value. The rest of the library's message shows
-// values as Go prints them.
+// plainError names the keyword that refused a value. It omits the rest of the library's
+// message, which formats values as Go does.
 func plainError(err error) string {
 	text := err.Error()
 	for strings.HasPrefix(text, "validating ") {
@@ -260,7 +259,7 @@ func plainError(err error) string {
 	return "it does not fit the schema"
 }
 
-// refusing are the keywords that the library names.
+// refusing are the keywords that the library's messages name.
 var refusing = []string{
 	"allOf", "anyOf", "const", "contains", "dependentRequired", "enum", "exclusiveMaximum", "exclusiveMinimum", "maxContains", "maxItems", "maxLength", "maxProperties",
 	"maximum", "minContains", "minItems", "minLength", "minProperties", "minimum", "multipleOf", "not", "oneOf", "pattern", "required", "type", "uniqueItems",

@@ -10,41 +10,41 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// keyChecker refuses input keys that two readers could interpret differently. Many decoders,
-// including Go's, match keys without regard to case: a key that policy and people read as unknown
-// would be a declared property to the executor. If the schema declares or requires properties of an
-// object, no key may fold to a declared one without being equal to it, and no two keys may fold
-// alike (simple case folding of Unicode, CaseFolding.txt). Other objects are maps, whose keys are
-// compared exactly.
+// keyChecker refuses input keys that two decoders could interpret differently. Many decoders,
+// including Go's, match keys without regard to case: a key that is unknown to policy and people
+// could be a declared property for the executor. If the schema declares or requires properties
+// of an object, no key may fold to a declared one without being equal to it. No two keys may
+// fold to the same name (simple case folding of Unicode, CaseFolding.txt). Other objects are
+// maps, whose keys are compared exactly.
 //
 // The rules for an object are collected from every branch of the schema, including branches that
 // the object does not match: an executor may decide by another branch.
 type keyChecker struct {
 	root any
-	// known has the members of each list of schemas, by their places.
+	// known caches the members of each list of schemas, by their places.
 	known map[string]*members
-	// left are the places that it may still look at.
+	// left is the remaining number of steps.
 	left int
 }
 
-// members is what several schemas that apply to one value say of its members.
+// members describes the members that several schemas for one value declare.
 type members struct {
-	// declared are the places of the properties by name, and folded their names by folded
-	// name.
+	// declared maps property names to the places of their schemas. folded maps folded names to
+	// property names.
 	declared map[string][]string
 	folded   map[string]string
 	others   []otherSchema
-	// items are the places of the schemas of items.
+	// items are the places of the schemas for items.
 	items []string
 }
 
-// otherSchema applies to the members that its sibling schema does not declare.
+// otherSchema applies to the members that its sibling keyword "properties" does not declare.
 type otherSchema struct {
 	at       string
 	declared map[string]any
 }
 
-// below returns the places of the schemas of a member.
+// below returns the places of the schemas for a member.
 func (s *members) below(name string) []string {
 	places := slices.Clone(s.declared[name])
 	for _, other := range s.others {
@@ -55,7 +55,7 @@ func (s *members) below(name string) []string {
 	return places
 }
 
-// check returns a fault for the first such key in a value.
+// check returns a fault for the first ambiguous key in a value.
 func (c *keyChecker) check(value any, places []string, at string) *fault {
 	if c.left -= 1 + len(places); c.left < 0 {
 		return &fault{pointer: at, code: reason.InputTooLarge, message: "looking for its keys in the schema of the tool takes too many steps", remedy: smallerInput}
@@ -105,7 +105,7 @@ func (s *members) checkNames(object map[string]any, at string) *fault {
 // membersOf returns the members declared by the schemas at places, including all schemas that apply
 // to the same value.
 func (c *keyChecker) membersOf(places []string) *members {
-	key := fmt.Sprintf("%q", places) // a name may have any character
+	key := fmt.Sprintf("%q", places) // %q separates names, which may contain any character
 	if s := c.known[key]; s != nil {
 		return s
 	}
@@ -122,7 +122,7 @@ func (c *keyChecker) membersOf(places []string) *members {
 		node, err := lookup(c.root, at)
 		schema, ok := node.(map[string]any)
 		if err != nil || !ok {
-			continue // true, false, or no schema
+			continue // true, false, or not a schema
 		}
 		queue = append(queue, sameValue(schema, at)...)
 		s.add(schema, at)
@@ -173,7 +173,7 @@ func (s *members) add(schema map[string]any, at string) {
 // declare adds a property, with the place of its schema if it has one.
 func (s *members) declare(name string, at ...string) {
 	s.declared[name] = append(s.declared[name], at...)
-	// Of properties that fold alike, a message names the first.
+	// If several properties fold to the same name, messages use the first one.
 	if before, there := s.folded[canonical.Fold(name)]; !there || name < before {
 		s.folded[canonical.Fold(name)] = name
 	}

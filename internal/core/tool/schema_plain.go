@@ -9,28 +9,28 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// plain is a schema of the keywords that most tools use and no others. It finds out
-// with little work that a value fits, as nearly all do; what does not fit is for the
-// library, which knows why.
+// plain is a schema that has only the most common keywords. It accepts a valid value with
+// little work, as most values are valid. The library checks the values that it does not accept,
+// and explains their defects.
 type plain struct {
-	// kind is a type of JSON Schema, or "" where every value fits.
+	// kind is a type of JSON Schema, or "" if every value is valid.
 	kind string
 	enum []string
-	// shortest and longest are of a text in characters, of a list in items; longest is
-	// -1 for any.
+	// shortest and longest limit a text in characters and a list in items. longest is -1 without a
+	// limit.
 	shortest, longest int
 	least, most       float64
 	items             *plain
 	fields            map[string]*plain
 	required          []string
-	// closed says that there is nothing but the fields.
+	// closed is set if only the fields are permitted.
 	closed bool
 }
 
-// draft2020 is the version of JSON Schema that the library takes for granted.
+// draft2020 is the default version of JSON Schema in the library.
 const draft2020 = "https://json-schema.org/draft/2020-12/schema"
 
-// plainOf returns nil for a schema that has another keyword somewhere.
+// plainOf returns nil for a schema with any other keyword.
 func plainOf(s *jsonschema.Schema) *plain {
 	rest := *s
 	rest.Comment, rest.Title, rest.Description, rest.Default, rest.Examples = "", "", "", nil, nil
@@ -99,7 +99,7 @@ func valueOr[T any](v *T, otherwise T) T {
 	return *v
 }
 
-// fits reports whether a value, as encoding/json decodes it, fits.
+// fits reports whether a value, as decoded by encoding/json, is valid.
 func (p *plain) fits(value any) bool {
 	if p.kind == "" {
 		return true

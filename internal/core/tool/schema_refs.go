@@ -12,10 +12,10 @@ import (
 	"palyra/internal/core/text"
 )
 
-// checkReferences refuses what would make validation leave the schema or never
-// end: references that are not JSON Pointers into the schema itself, base URIs
-// below the top level, which give such pointers another meaning, and cycles of
-// references that look at the same value again.
+// checkReferences refuses schemas whose validation would leave the schema or never end. It
+// refuses references that are not JSON Pointers into the schema itself, and base URIs below the
+// top level, which would change the meaning of such pointers. It also refuses cycles of
+// references that apply to the same value.
 func checkReferences(root any) error {
 	c := refChecker{root: root, state: map[string]visit{}}
 	return c.walk(root, "", true)
@@ -34,17 +34,17 @@ type refChecker struct {
 	state map[string]visit
 }
 
-// sameValue are the keywords whose schemas look at the same value as the
-// schema that holds them.
+// sameValueOne and sameValueList are the keywords whose schemas apply to the same value as the
+// schema that contains them.
 var (
 	sameValueOne  = []string{"not", "if", "then", "else"}
 	sameValueList = []string{"allOf", "anyOf", "oneOf"}
 )
 
-// walk visits every object in the document and looks for cycles from each that has
-// a reference. It treats all objects as schemas, also the values of an enum, since
-// a property may have the name of any keyword. So a constant that looks like a
-// wrong schema is refused, which does no harm.
+// walk visits every object in the document and checks for cycles from each object with a
+// reference. It treats all objects as schemas, including the values of an enum, because a
+// property may have the name of any keyword. A constant that looks like an invalid schema is
+// therefore refused, which is harmless.
 func (c *refChecker) walk(node any, at string, top bool) error {
 	switch node := node.(type) {
 	case map[string]any:
@@ -88,7 +88,7 @@ func refuseKeywords(node map[string]any, at string, top bool) error {
 	return nil
 }
 
-// follow goes depth first along everything that looks at the same value.
+// follow visits, depth first, all schemas that apply to the same value.
 func (c *refChecker) follow(at string) error {
 	switch c.state[at] {
 	case open:
@@ -141,9 +141,9 @@ func sameValue(node any, at string) []string {
 	return next
 }
 
-// RefPointer returns the JSON Pointer to which a reference within a schema leads, and false for
-// any other reference. A pointer in a fragment is percent-encoded (RFC 6901 section 6): checks
-// that did not decode it would look at another place than the validator.
+// RefPointer returns the JSON Pointer that a reference within a schema leads to, and false for
+// any other reference. A pointer in a fragment is percent-encoded (RFC 6901 section 6). Without
+// decoding, checks would inspect another location than the validator.
 func RefPointer(ref string) (pointer string, ok bool) {
 	fragment, ok := strings.CutPrefix(ref, "#")
 	if !ok || fragment != "" && fragment[0] != '/' {
@@ -183,13 +183,13 @@ func lookup(root any, pointer string) (any, error) {
 	return node, nil
 }
 
-// escapePointer writes a token of a JSON Pointer (RFC 6901): "~" first, as what
-// stands for "/" has one.
+// escapePointer encodes a token of a JSON Pointer (RFC 6901). It escapes "~" first, because the
+// escape of "/" contains one.
 func escapePointer(token string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~", "~0"), "/", "~1")
 }
 
-// unescapePointer reads one, in the reverse order.
+// unescapePointer decodes a token, in the reverse order.
 func unescapePointer(token string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(token, "~1", "/"), "~0", "~")
 }

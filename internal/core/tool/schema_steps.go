@@ -6,24 +6,26 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// What checking one input may cost, in steps: a step applies one schema to one value. A schema
-// that refers to itself among alternatives can double them with each level of an input.
+// The maximum cost of checking one input, in steps. A step applies one schema to one value. A
+// schema that refers to itself in several alternatives can double the steps with each level of
+// an input.
 const (
 	mostSteps          = 100_000
 	mostStepsPerValue  = 8
-	mostTokensOfSchema = 32 // as many names or values of a schema count as one step
+	mostTokensOfSchema = 32 // this many names or values of a schema count as one step
 )
 
 // effort is the cost of applying a schema to a value.
 type effort struct {
 	own  int
 	same []*effort
-	// fields are of members by name, members of all of them, and items of items.
+	// fields are the efforts of members by name, members the efforts for every member, and items
+	// the efforts for every item.
 	fields         map[string]*effort
 	members, items []*effort
 }
 
-// efforts works the effort out of each place of a schema.
+// efforts computes the effort of each place of a schema.
 type efforts struct {
 	root   any
 	places map[string]*effort
@@ -81,8 +83,8 @@ func (m *efforts) itemsOf(schema map[string]any, place string) (all []*effort) {
 	return all
 }
 
-// spend takes the steps of applying e to a value off left, and reports whether they suffice.
-// It counts every branch, and so at least as many as the validator takes.
+// spend subtracts the steps of applying e to a value from left, and reports whether they
+// suffice. It counts every branch, and therefore at least as many steps as the validator takes.
 func (e *effort) spend(value any, left *int) bool {
 	if *left -= 1 + e.own; *left < 0 {
 		return false
@@ -121,7 +123,7 @@ func spendAll(all []*effort, value any, left *int) bool {
 	return true
 }
 
-// valuesIn counts the values of an input.
+// valuesIn counts the values in an input.
 func valuesIn(value any) int {
 	n := 1
 	switch value := value.(type) {

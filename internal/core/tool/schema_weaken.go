@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// sameValue are the schemas that look at the value at which p looks.
+// sameValue returns the parts that apply to the same value as p.
 func (p *part) sameValue() (all []*part) {
 	if p.ref != nil {
 		all = append(all, p.ref)
@@ -26,8 +26,8 @@ func (p *part) sameValue() (all []*part) {
 	return all
 }
 
-// cutLoops leaves out references that lead back to their own schema without descending into
-// the input.
+// cutLoops removes references that lead back to their own schema without descending into the
+// input.
 func (c *checker) cutLoops() {
 	state := map[*part]visit{}
 	var follow func(*part)
@@ -52,8 +52,8 @@ func (c *checker) cutLoops() {
 	}
 }
 
-// weakenAll takes the effect of those keywords away that a part which takes more inputs would
-// make take fewer.
+// weakenAll removes the keywords that would refuse more inputs because a part below them
+// accepts more.
 func (c *checker) weakenAll() {
 	if c.lost {
 		for _, p := range c.all {
@@ -82,7 +82,7 @@ func (c *checker) weakenAll() {
 
 const belowIt = "a keyword below it is not checked"
 
-// weaken is about p, below whose keyword something is not checked.
+// weaken removes the effect of a keyword of p below which a part is not completely checked.
 func (c *checker) weaken(p *part, keyword string) {
 	switch {
 	case keyword == "not" && p.one["not"] != nil:
@@ -107,7 +107,7 @@ func (c *checker) weaken(p *part, keyword string) {
 	}
 }
 
-// also has p take only what one of the alternatives takes.
+// also requires that a value matches one of the alternatives.
 func (p *part) also(alternatives ...*part) {
 	p.list["allOf"] = append(p.list["allOf"], &part{at: p.at, list: map[string][]*part{"anyOf": alternatives}})
 }
@@ -117,7 +117,7 @@ func always() *part {
 	return &part{always: &yes}
 }
 
-// orAlways is p, or the schema that takes everything.
+// orAlways returns p, or the schema that accepts everything if p is nil.
 func orAlways(p *part) *part {
 	if p == nil {
 		return always()
@@ -125,7 +125,7 @@ func orAlways(p *part) *part {
 	return p
 }
 
-// render is the schema of what can be checked.
+// render returns the schema of the checkable part.
 func (p *part) render() any {
 	if p.always != nil {
 		return *p.always

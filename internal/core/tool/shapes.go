@@ -10,22 +10,22 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// shape is a well-known form of a key. Every match begins with one of the hints.
-// A text is searched for the hints first, and the regular expression is tried only
-// where one is found: texts can be a mebibyte long.
+// shape is the form of a well-known kind of key. Every match begins with one of the hints. A
+// search looks for the hints first, and tries the regular expression only where it finds one:
+// texts can be a mebibyte long.
 type shape struct {
-	// hints are compared in lower case, and have three characters at least.
+	// hints are compared in lower case, and have at least three characters.
 	hints []string
 	// form is anchored at the hint.
 	form *lazyregexp.Regexp
-	// words have a letter before the hint, as in task-list or principal_name: after
-	// one, it is none.
+	// words is set if words such as task-list or principal_name contain the hint. A hint after a
+	// letter then does not count.
 	words bool
 }
 
-// secretShapes are those forms: what matches is a secret wherever it stands, in
-// small letters, too, as in Facts.PathFolded. Forms that no word has count in the
-// middle of one, where a variable or a prefix stands before a key without a space.
+// secretShapes are the known forms. A match is a secret wherever it occurs, also in lower case
+// as in Facts.PathFolded. Without words, a match also counts directly after letters, such as a
+// variable name or a prefix.
 var secretShapes = []shape{
 	{hints: []string{"-----begin "}, // private key
 		form: lazyregexp.New(`^-----(BEGIN [A-Z ]*PRIVATE KEY|begin [a-z ]*private key)-----[\s\S]*?(-----(END [A-Z ]*PRIVATE KEY|end [a-z ]*private key)-----|$)`)},
@@ -40,13 +40,13 @@ var secretShapes = []shape{
 	{hints: []string{"aiza"}, form: lazyregexp.New(`^AIza[A-Za-z0-9_-]{35,}`)},                                                         // Google API key
 	{hints: []string{"aiza"}, form: lazyregexp.New(`^aiza[a-z0-9_-]{35,}`), words: true},                                               // the same, folded
 	{hints: []string{"pal_"}, form: lazyregexp.New(`^(?i:pal_[0-9a-z]{26}_[0-9a-f]{64})`)},                                             // Palyra token
-	{hints: []string{"pal_"}, form: lazyregexp.New(`^(?i:pal_)[A-Za-z0-9]+_[A-Za-z0-9_-]{20,}`), words: true},                          // what may become one
+	{hints: []string{"pal_"}, form: lazyregexp.New(`^(?i:pal_)[A-Za-z0-9]+_[A-Za-z0-9_-]{20,}`), words: true},                          // possible token
 	{hints: []string{"eyj"}, form: lazyregexp.New(`^[eE][yY][Jj][A-Za-z0-9_-]{8,}\.[eE][yY][Jj][A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}`)}, // JSON Web Token
 	{hints: []string{"bearer"}, form: lazyregexp.New(`^(?i:bearer)\s+[A-Za-z0-9._~+/-]{16,}=*`), words: true},                          // bearer token
 }
 
-// Of base64, what has fewer bytes than the shortest form is not read, and base64 of
-// base64 of base64 is not.
+// shortestForm is the minimum number of bytes of decoded base64, the length of the shortest
+// form. encodedRounds is the maximum depth of nested base64.
 const (
 	shortestForm  = 20
 	encodedRounds = 2
@@ -64,7 +64,7 @@ func RedactText(text string) string {
 	var out strings.Builder
 	kept := 0
 	for i, s := range found {
-		// What begins within another is part of it.
+		// A secret that begins within another one is part of it.
 		if i == 0 || s.start >= kept {
 			out.WriteString(text[kept:s.start])
 			out.WriteString(Redaction)
@@ -75,11 +75,11 @@ func RedactText(text string) string {
 	return out.String()
 }
 
-// span is a secret of a text.
+// span is the position of a secret in a text.
 type span struct{ start, end int }
 
-// secretSpans returns where secrets stand in a text and in the base64 of it, so
-// many times over.
+// secretSpans returns the positions of secrets in a text, and in base64 nested up to rounds
+// levels.
 func secretSpans(text string, rounds int) []span {
 	var found []span
 	if hinted(text) {
@@ -109,8 +109,7 @@ func secretSpans(text string, rounds int) []span {
 	return found
 }
 
-// find adds what has the form and begins with the hint. lowered is text in lower
-// case.
+// find adds the matches of the form that begin with the hint. lowered is text in lower case.
 func (sh shape) find(found []span, text, lowered, hint string) []span {
 	for from := 0; ; {
 		i := strings.Index(lowered[from:], hint)
@@ -127,7 +126,7 @@ func (sh shape) find(found []span, text, lowered, hint string) []span {
 	}
 }
 
-// match returns where a secret that begins at a place ends, or -1.
+// match returns the end of a secret that begins at a position, or -1.
 func (sh shape) match(text string, at int) int {
 	if sh.words && at > 0 && letter(text[at-1]) {
 		return -1
@@ -141,10 +140,10 @@ func (sh shape) match(text string, at int) int {
 
 func letter(b byte) bool { return 'a' <= b|0x20 && b|0x20 <= 'z' }
 
-// hintIndex is how hints are found: few places of a text begin like one.
+// hintIndex is an index of the hints, for a fast search.
 type hintIndex struct {
 	beginnings encoded.Beginnings
-	// by has the hints by their first character, in lower case.
+	// by maps the first character, in lower case, to hints.
 	by [256][]string
 }
 
@@ -161,7 +160,7 @@ var hintsIndexed = sync.OnceValue(func() *hintIndex {
 	return index
 })
 
-// hinted reports whether a hint stands in a text.
+// hinted reports whether a text contains a hint.
 func hinted[text string | []byte](t text) bool {
 	index := hintsIndexed()
 	for at := encoded.Next(&index.beginnings, t, 0); at >= 0; at = encoded.Next(&index.beginnings, t, at+1) {
@@ -174,7 +173,7 @@ func hinted[text string | []byte](t text) bool {
 	return false
 }
 
-// begins reports whether a text begins with a word that is in lower case.
+// begins reports whether a text begins with a word, ignoring case. word is in lower case.
 func begins[text string | []byte](t text, word string) bool {
 	if len(t) < len(word) {
 		return false
@@ -187,8 +186,7 @@ func begins[text string | []byte](t text, word string) bool {
 	return true
 }
 
-// hintedWithin reports whether a hint stands in the base64 of a text, so many times
-// over.
+// hintedWithin reports whether base64 in a text, nested up to rounds levels, contains a hint.
 func hintedWithin(text []byte, rounds int) bool {
 	if rounds == 0 || !mayHint(text) {
 		return false
@@ -201,13 +199,13 @@ func hintedWithin(text []byte, rounds int) bool {
 	return false
 }
 
-// mayHint reports whether it is worth while to read the base64 of a text: few have
-// three characters in it that a hint begins with, or more base64.
+// mayHint reports whether decoding the base64 of a text is necessary: it is false for most
+// texts, whose base64 contains neither the first three characters of a hint nor more base64.
 func mayHint(text []byte) bool {
 	return encoded.MayHold(text, shortestForm, &hintsIndexed().beginnings)
 }
 
-// lower lowers an ASCII letter alone.
+// lower converts an ASCII letter to lower case.
 func lower(b byte) byte {
 	if b >= 'A' && b <= 'Z' {
 		return b + 'a' - 'A'
@@ -215,7 +213,7 @@ func lower(b byte) byte {
 	return b
 }
 
-// asciiLower lowers ASCII letters only, so that positions stay unchanged.
+// asciiLower converts only ASCII letters to lower case, so that positions stay unchanged.
 func asciiLower(text string) string {
 	lowered := []byte(text)
 	for i, b := range lowered {

@@ -31,7 +31,7 @@ var Capabilities = []Capability{
 	ProcessExec, Network, SecretsRead, FilesystemWrite, FilesystemRead, Browser, ChannelSend, NodeExec,
 }
 
-// Executor names what runs a call.
+// Executor identifies the component that runs a call.
 type Executor string
 
 // The executors.
@@ -62,15 +62,15 @@ type Descriptor struct {
 	OpenWorld    bool            `json:"open_world"`
 	// AlwaysSensitive makes the tool sensitive regardless of its capabilities.
 	AlwaysSensitive bool `json:"always_sensitive"`
-	// SecretPaths are JSON Pointers (RFC 6901) of inputs that are redacted
-	// before they are journaled. One that ends in "/*" is all members but those
-	// whose pointer is there after a "!".
+	// SecretPaths are JSON Pointers (RFC 6901) of inputs that are redacted before they are
+	// journaled. A pointer that ends in "/*" covers all members, except members whose pointer is
+	// listed with a "!" before it.
 	SecretPaths []string `json:"secret_paths,omitempty"`
 	// Skill is the id of the skill whose guest the tool is, "" for all others.
 	Skill string `json:"skill,omitempty"`
 }
 
-// Sensitive reports whether calls ask a human unless a policy waives it.
+// Sensitive reports whether calls require an approval unless a policy waives it.
 func (d Descriptor) Sensitive() bool {
 	return d.AlwaysSensitive || slices.ContainsFunc(d.Capabilities, func(c Capability) bool { return c != FilesystemRead })
 }
@@ -94,11 +94,10 @@ func (d Descriptor) TakesWorkspace() bool {
 	return takes
 }
 
-// Digest is the pin of the definition: "sha256:<hex>" over its canonical JSON.
+// Digest returns the digest that pins the definition: "sha256:<hex>" over its canonical JSON.
 func (d Descriptor) Digest() (string, error) { return canonical.DigestOf(d) }
 
-// Proposal is a request to call one tool with one input. Nothing has been
-// decided yet.
+// Proposal is a request to call one tool with one input, before any decision.
 type Proposal struct {
 	// ID is a ULID.
 	ID     string
@@ -119,16 +118,16 @@ type Executable struct {
 	SHA256 string `json:"sha256"`
 }
 
-// Operand is a file that the call names or a known runner reads; a change of
-// its bytes changes the call digest.
+// Operand is a file that the call names or that a known runner reads. A change of its bytes
+// changes the call digest.
 type Operand struct {
 	// Path is relative to the workspace.
 	Path   string `json:"path"`
 	SHA256 string `json:"sha256"`
 }
 
-// Binding is what an approval binds to: everything that makes this call this very
-// call. Its digest is the call digest (docs/approvals.md).
+// Binding is the data that an approval binds to: everything that identifies this exact call.
+// Its digest is the call digest (docs/approvals.md).
 type Binding struct {
 	Principal            string          `json:"principal"`
 	OnBehalfOf           string          `json:"on_behalf_of"`
@@ -138,26 +137,25 @@ type Binding struct {
 	// Cwd is "<workspace>:<relative path>", or "" without one.
 	Cwd  string   `json:"cwd"`
 	Argv []string `json:"argv"`
-	// Environment holds name=value, sorted; secrets as name@version.
+	// Environment has name=value, sorted; secrets are name@version.
 	Environment []string   `json:"environment"`
 	Executable  Executable `json:"executable"`
 	Operands    []Operand  `json:"operands"`
-	// SandboxProfile names tier, workspace mode and limits.
+	// SandboxProfile names the tier, the workspace mode and the limits.
 	SandboxProfile string `json:"sandbox_profile"`
-	// Egress is the mode and the sorted host:port set, "strict" for offline.
+	// Egress is the mode and the sorted host:port set; "strict" means offline.
 	Egress []string `json:"egress"`
 	// Parsed is the digest of the gateway's parse of a shell line, "sha256:<hex>"; "" for calls
 	// without one.
 	Parsed string `json:"parsed,omitempty"`
-	// Elsewhere is true for a call that another gateway decides here and runs itself.
+	// Elsewhere is true for a call that this gateway decides and another gateway runs.
 	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // Digest returns the call digest, "sha256:<hex>" over RFC 8785 JSON.
 func (b Binding) Digest() (string, error) { return canonical.DigestOf(b.normal()) }
 
-// normal makes nil and empty lists the same, so that a digest does not depend
-// on how a list came to be empty.
+// normal replaces nil lists by empty ones, so that the digest is the same for both.
 func (b Binding) normal() Binding {
 	if len(b.Arguments) == 0 {
 		b.Arguments = json.RawMessage("{}")
@@ -195,7 +193,7 @@ func (b Binding) Diff(now Binding) ([]Difference, error) {
 	return diffs, nil
 }
 
-// BindingFields lists the JSON names of the bound fields.
+// BindingFields lists the JSON names of the fields that Diff compares.
 var BindingFields = []string{
 	"principal", "on_behalf_of", "tool", "tool_definition_digest", "arguments", "cwd", "argv",
 	"environment", "executable", "operands", "sandbox_profile", "egress", "parsed",

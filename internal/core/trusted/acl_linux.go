@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entries of an access control list as the kernel stores it (linux/posix_acl_xattr.h): a
-// version, then for each entry a tag, a permission and an id, little endian.
+// The format of an access control list in the kernel (linux/posix_acl_xattr.h): a version, then
+// for each entry a tag, a permission and an id, in little-endian order.
 const (
 	aclAttribute = "system.posix_acl_access"
 	aclUser      = 0x02
@@ -19,10 +19,10 @@ const (
 	aclEntry     = 8
 )
 
-// sharedByList reports whether an access control list names a user other than root and
-// palyrad's, or a group, that may write to the file. The group bits of the mode, which are the
-// most that such an entry gives, have said that it may. A list that cannot be read counts as
-// one that does.
+// sharedByList reports whether an access control list has an entry for a group, or for a user
+// other than root and palyrad's, that may write to the file. The caller has checked that the
+// group bits of the mode, which limit such entries, permit writing. A list that cannot be read
+// counts as shared.
 func sharedByList(path string) bool {
 	list := make([]byte, 64<<10)
 	n, err := unix.Lgetxattr(path, aclAttribute, list)

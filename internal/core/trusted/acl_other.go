@@ -2,6 +2,5 @@
 
 package trusted
 
-// sharedByList reports no access control lists: this system says nothing of them in a form that
-// palyrad reads.
+// sharedByList returns false: palyrad does not support the access control lists of this system.
 func sharedByList(string) bool { return false }

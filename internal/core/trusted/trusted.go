@@ -13,16 +13,16 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ErrUntrusted is in every error about a path that others could change, or that lies where
-// it must not.
+// ErrUntrusted is wrapped by every error about a path that others could change, or that is in a
+// forbidden directory.
 var ErrUntrusted = errors.New("others could change it")
 
 // Check refuses a file or directory that others could change or replace. The file itself, every
-// directory above it and every symbolic link on the path MUST belong to root or to the user of this
-// process: the owner of a link can change its target, even in a directory with the sticky bit. The
-// file and the directories MUST NOT be writable by others, nor by a group that has other members.
-// Neither it nor a link to it may lie in one of the directories in outside, such as workspaces. It
-// returns the path without links.
+// directory above it and every symbolic link on the path MUST belong to root or to the user of
+// this process. The owner of a link can change its target, even in a directory with the sticky
+// bit. The file and the directories MUST NOT be writable by others, nor by a group that has
+// other members. Neither the file nor a link to it may be in one of the directories in outside,
+// such as workspaces. Check returns the path without links.
 //
 // A directory with the sticky bit, such as /tmp, may be writable by others: they can replace only
 // their own files in it. On a read-only file system, no file counts as writable. On Windows, which
@@ -53,8 +53,8 @@ func Check(path string, outside []string) (resolved string, err error) {
 	return resolved, nil
 }
 
-// step is a directory or a link on the way to a file, or the file itself. Its path has no
-// links but itself.
+// step is a directory or a link on the way to a file, or the file itself. Only the last element
+// of its path may be a link.
 type step struct {
 	path string
 	info fs.FileInfo
@@ -62,10 +62,10 @@ type step struct {
 
 func (s step) isLink() bool { return s.info.Mode()&fs.ModeSymlink != 0 }
 
-// mostLinks is how many links lead somewhere at most, as in Linux.
+// mostLinks is the maximum number of links on a path, as in Linux.
 const mostLinks = 40
 
-// walk resolves the links of a path, and returns each step of the way, from the root on.
+// walk resolves the links of a path, and returns each step on the way, starting at the root.
 func walk(path string) (resolved string, way []step, err error) {
 	if path, err = filepath.Abs(path); err != nil {
 		return "", nil, err
@@ -109,7 +109,7 @@ func split(path string) []string {
 	return slices.DeleteFunc(strings.Split(path, string(filepath.Separator)), func(name string) bool { return name == "" || name == "." })
 }
 
-// within reports whether a path without links is a directory or lies in it.
+// within reports whether a path without links is dir or is below it.
 func within(path, dir string) bool {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
@@ -125,13 +125,13 @@ func refused(path, what, remedy string) error {
 	return reason.Errorf(reason.ConfigInvalid, "%s %s: %w", path, what, ErrUntrusted).WithRemedy("%s", remedy)
 }
 
-// Mine reports whether a file is there and belongs to the user of this process.
+// Mine reports whether a file exists and belongs to the user of this process.
 func Mine(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && mine(info)
 }
 
-// sticky reports whether others replace nothing in a directory that is not their own.
+// sticky reports whether users can replace only their own files in a directory.
 func sticky(info fs.FileInfo, above bool) bool {
 	return above && info.Mode()&fs.ModeSticky != 0
 }

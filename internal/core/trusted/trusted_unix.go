@@ -18,8 +18,8 @@ const (
 	passwdFile = "/etc/passwd"
 )
 
-// check refuses one step of a path. above is true for a directory above the checked file. The mode
-// of a link has no meaning.
+// check refuses an untrusted step of a path. above is true for a directory above the checked
+// file. The mode of a link is ignored.
 func check(s step, above bool) error {
 	path, info := s.path, s.info
 	stat, ok := info.Sys().(*syscall.Stat_t)
@@ -94,7 +94,8 @@ func number(text string) int {
 	return n
 }
 
-// lines gives the fields of each line of a file; none of one that cannot be read.
+// lines calls each with the fields of each line of a file. It ignores a file that cannot be
+// read.
 func lines(path string, each func(fields []string)) {
 	f, err := os.Open(path)
 	if err != nil {

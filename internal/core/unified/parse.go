@@ -7,24 +7,24 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// Change is one file of a diff, taken apart.
+// Change is one parsed file of a diff.
 type Change struct {
-	// OldPath is "" for a file that is new, NewPath for one that goes.
+	// OldPath is "" for a new file, NewPath for a deleted one.
 	OldPath, NewPath string
-	// OldMode and NewMode are there where the mode changes.
+	// OldMode and NewMode are set if the mode changes.
 	OldMode, NewMode string
 	// Binary is true if no lines are included.
 	Binary bool
 	Hunks  []Hunk
 }
 
-// Hunk is a run of lines that change with those around them. Lines count from 1.
+// Hunk is a group of changed lines with their context. Line numbers start at 1.
 type Hunk struct {
 	OldStart, NewStart int
 	Lines              []Line
 }
 
-// Line is a line of a hunk without its end. Kind is ' ', '-' or '+'.
+// Line is a line of a hunk without its line end. Kind is ' ', '-' or '+'.
 type Line struct {
 	Kind byte
 	Text string
@@ -47,8 +47,8 @@ func Parse(diff string) []Change {
 	return p.changes
 }
 
-// Filter returns the files of a diff that keep accepts. It leaves out comments, which are lines
-// that begin with "# " between hunks, because they may be about any file.
+// Filter returns the files of a diff that keep accepts. It omits comments (lines that begin
+// with "# " between hunks), because they may be about any file.
 func Filter(diff string, keep func(Change) bool) string {
 	p := parser{}
 	var texts []string
@@ -73,7 +73,7 @@ func Filter(diff string, keep func(Change) bool) string {
 
 type parser struct {
 	changes []Change
-	// olds and news are how many lines the hunk still has.
+	// olds and news are the numbers of lines that remain in the hunk.
 	olds, news int
 }
 
@@ -93,8 +93,7 @@ func (p *parser) line(text string) {
 	}
 }
 
-// begin reads the two names of the first line of a file; names in the lines after it take
-// precedence.
+// begin parses the two names in the first line of a file. Names in later lines take precedence.
 func (p *parser) begin(names string) {
 	c := Change{}
 	if unquoted, err := strconv.QuotedPrefix(names); err == nil {
@@ -178,7 +177,7 @@ func (p *parser) markEnd() {
 	}
 }
 
-// pathOf reads a name as quoted writes it.
+// pathOf decodes a name that quoted wrote.
 func pathOf(text, prefix string) string {
 	if text == "/dev/null" {
 		return ""

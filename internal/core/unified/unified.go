@@ -14,7 +14,7 @@ import (
 const (
 	// contextLines is the number of unchanged lines around a change.
 	contextLines = 3
-	// mostEdits limits the search for the shortest diff; beyond it the middle is output as
+	// mostEdits limits the search for the shortest diff. Beyond it, the middle is output as
 	// replaced.
 	mostEdits = 1000
 	// sniffed is the number of bytes inspected to detect a binary file, as in git.
@@ -25,11 +25,11 @@ const (
 type File struct {
 	OldPath, NewPath string
 	Old, New         []byte
-	// OldMode and NewMode are modes as git writes them, "100644"; "" is that.
+	// OldMode and NewMode are modes as git writes them; "" means "100644".
 	OldMode, NewMode string
 }
 
-// Diff writes the difference, of text files in a form that git apply takes.
+// Diff returns the difference; for text files, `git apply` accepts it.
 func (d File) Diff() string {
 	if Binary(d.Old) || Binary(d.New) {
 		return fmt.Sprintf("Binary files %s and %s differ (%d bytes, then %d bytes)\n",
@@ -124,7 +124,7 @@ func span(start, count int) string {
 	return fmt.Sprintf("%d,%d", start, count)
 }
 
-// hunks groups the edits with their context. Lines count from 1.
+// hunks groups the edits with their context. Line numbers start at 1.
 func hunks(old, new []string) []hunk {
 	ops := edits(old, new)
 	var found []hunk
@@ -134,7 +134,7 @@ func hunks(old, new []string) []hunk {
 			i, oldLine, newLine = i+1, oldLine+1, newLine+1
 			continue
 		}
-		// The hunk before, if any, ended before this: see hunkEnd.
+		// The previous hunk, if any, ended before this line: see hunkEnd.
 		from := max(i-contextLines, 0)
 		end := hunkEnd(ops, i)
 		h := hunk{oldStart: oldLine - (i - from), newStart: newLine - (i - from), ops: ops[from:end]}
@@ -151,8 +151,8 @@ func hunks(old, new []string) []hunk {
 	return found
 }
 
-// hunkEnd returns the index after the hunk that has a change at i: changes
-// with at most two contexts between them belong together.
+// hunkEnd returns the index after the hunk that has a change at i. Changes with at most twice
+// contextLines between them are in the same hunk.
 func hunkEnd(ops []edit, i int) int {
 	last := i
 	for j := i; j < len(ops) && j-last <= 2*contextLines; j++ {
@@ -163,7 +163,7 @@ func hunkEnd(ops []edit, i int) int {
 	return min(last+1+contextLines, len(ops))
 }
 
-// edits is the list of kept, removed and added lines.
+// edits returns the list of kept, removed and added lines.
 func edits(old, new []string) []edit {
 	head := 0
 	for head < len(old) && head < len(new) && old[head] == new[head] {
@@ -184,7 +184,7 @@ func edits(old, new []string) []edit {
 	return ops
 }
 
-// middle is Myers' greedy algorithm (An O(ND) Difference Algorithm, 1986).
+// middle computes edits with Myers' greedy algorithm (An O(ND) Difference Algorithm, 1986).
 func middle(old, new []string) []edit {
 	trace, ok := myers(old, new)
 	if !ok {
@@ -223,12 +223,12 @@ func middle(old, new []string) []edit {
 	return ops
 }
 
-// at is the place of diagonal k in the frontier that step d reads, which has
-// room for the diagonals -d to d.
+// at returns the index of diagonal k in the frontier of step d, which has room for the
+// diagonals -d to d.
 func at(k, d int) int { return k + d }
 
-// myers returns, for each number of edits, the frontier it started from: the
-// furthest x on every diagonal.
+// myers returns the frontier at the start of each step, which is the furthest x on every
+// diagonal. It returns false if more than mostEdits edits are necessary.
 func myers(old, new []string) ([][]int, bool) {
 	most := min(len(old)+len(new), mostEdits)
 	frontier := map[int]int{1: 0}
@@ -271,7 +271,7 @@ func replaceAll(old, new []string) []edit {
 	return ops
 }
 
-// Binary reports whether data is binary: it contains a NUL near its beginning.
+// Binary reports whether data is binary: it has a NUL among the first bytes.
 func Binary(data []byte) bool {
 	return bytes.IndexByte(data[:min(len(data), sniffed)], 0) >= 0
 }

@@ -7,19 +7,19 @@ import (
 	"strings"
 )
 
-// Set by the linker: -X palyra/internal/core/version.stamp=v1.2.3. The commit and its
-// date are for builds in which Go records none, as in a git worktree.
+// Set by the linker: -X palyra/internal/core/version.stamp=v1.2.3. The commit and its date are
+// for builds for which Go records none, such as in a git worktree.
 var stamp, commit, date string
 
 // Info describes a build.
 type Info struct {
-	// Version is the release or `git describe` text, "dev" when neither is known.
+	// Version is the release or `git describe` text, "dev" if neither is known.
 	Version string `json:"version"`
-	// Revision is the full commit, "" when the build did not record one.
+	// Revision is the full commit, "" if the build did not record it.
 	Revision string `json:"revision,omitempty"`
-	// Date is when that commit was made, in RFC 3339 and UTC, "" as Revision.
+	// Date is the time of that commit in RFC 3339 and UTC, "" if the build did not record it.
 	Date string `json:"date,omitempty"`
-	// Modified is true when the tree had changes that were not committed.
+	// Modified is true if the tree had uncommitted changes.
 	Modified bool `json:"modified,omitempty"`
 	// Go is the toolchain, such as "go1.26.0".
 	Go string `json:"go"`
@@ -28,7 +28,7 @@ type Info struct {
 	Arch string `json:"arch"`
 }
 
-// Get returns the running program's build.
+// Get returns the build of the running program.
 func Get() Info {
 	build, _ := debug.ReadBuildInfo()
 	return describe(Info{Version: stamp, Revision: commit, Date: date}, build)
@@ -43,7 +43,7 @@ func (i Info) Fields() [][2]string {
 	return [][2]string{{"version", i.Version}, {"commit", revision}, {"date", i.Date}, {"go", i.Go + " " + i.OS + "/" + i.Arch}}
 }
 
-// String returns the version alone.
+// String returns the version.
 func String() string { return Get().Version }
 
 // describe completes the linker's values with the build information that Go recorded.

@@ -1,11 +1,11 @@
-// Package wirename gives tools the names that models and MCP clients take: letters,
-// digits, '_' and '-', at most 64 of them. Policy, journal and CLI keep the gateway's
-// own names, which hold dots and slashes. It is a leaf.
+// Package wirename maps tools to names that models and MCP clients accept: letters, digits, '_'
+// and '-', at most 64 of them. Policy, journal and CLI use the gateway's own names, which
+// contain dots and slashes. It is a leaf.
 //
-// Two tools of servers that map to the same name on the wire get none, and the gateway's own tools
-// keep theirs. A number or digest was rejected for MCP: it depends on the other tools, so a client
-// that knows a name would call another tool after a server is added. Names for models live for one
-// request, and there a digest is sufficient.
+// If two tools of servers map to the same name on the wire, both get none; the gateway's own
+// tools keep theirs. A number or digest was rejected for MCP, because it depends on the other
+// tools: after a server is added, a client with a known name would call another tool. Names for
+// models are valid for one request, and there a digest is sufficient.
 package wirename
 
 import (
@@ -14,11 +14,11 @@ import (
 	"maps"
 )
 
-// Most is how many bytes a name on the wire may have.
+// Most is the maximum length in bytes of a name on the wire.
 const Most = 64
 
-// Plain replaces invalid characters by '_', and ends names longer than most bytes with a digest of
-// the whole.
+// Plain replaces invalid characters by '_'. A name longer than most bytes ends in a digest of
+// the whole name.
 func Plain(tool string, most int) string {
 	if len(tool) > most {
 		return Ending(tool, tool, most)
@@ -26,7 +26,8 @@ func Plain(tool string, most int) string {
 	return replaced(tool)
 }
 
-// Ending is the plain name of a tool, at most so long, that ends in a digest of salt.
+// Ending returns the plain name of a tool, at most most bytes long, with a digest of salt at
+// its end.
 func Ending(tool, salt string, most int) string {
 	sum := sha256.Sum256([]byte(salt))
 	suffix := "_" + hex.EncodeToString(sum[:4])
@@ -47,15 +48,16 @@ func replaced(tool string) string {
 	return string(name)
 }
 
-// Table is the names of a set of tools, there and back.
+// Table maps a set of tools to their names on the wire, and back.
 type Table struct {
 	wire, ours map[string]string
 	refused    map[string]string
 }
 
-// NewTable names the gateway's own tools and other tools, in at most most bytes. Two tools that
-// would get the same name both get none, so that a new tool cannot take the name of a tool that
-// clients already use. The gateway's own tools keep their names against others.
+// NewTable assigns names of at most most bytes to the gateway's own tools and to other tools.
+// If two tools would get the same name, both get none, so that a new tool cannot get the name
+// of a tool that clients already use. The gateway's own tools keep their names in conflicts
+// with others.
 func NewTable(own, others []string, most int) Table {
 	t := Table{make(map[string]string, len(own)+len(others)), make(map[string]string, len(own)+len(others)), make(map[string]string)}
 	t.add(own, most, make(map[string]string))
@@ -63,7 +65,7 @@ func NewTable(own, others []string, most int) Table {
 	return t
 }
 
-// add names tools; kept are the names that stay with the tools that have them.
+// add assigns names to tools. kept has the names that cannot be taken away from their tools.
 func (t Table) add(tools []string, most int, kept map[string]string) {
 	tried := make(map[string]string)
 	for _, tool := range tools {
@@ -87,17 +89,17 @@ func (t Table) add(tools []string, most int, kept map[string]string) {
 	}
 }
 
-// Wire is the name of a tool on the wire, false for one that has none.
+// Wire returns the name of a tool on the wire, and false for a tool without a name.
 func (t Table) Wire(tool string) (string, bool) {
 	name, ok := t.wire[tool]
 	return name, ok
 }
 
-// Ours is the tool of a name on the wire, false for a name of none.
+// Ours returns the tool with a name on the wire, and false for an unknown name.
 func (t Table) Ours(name string) (string, bool) {
 	tool, ok := t.ours[name]
 	return tool, ok
 }
 
-// Refused are the tools without a name, each with one that would have the same.
+// Refused returns the tools without a name, each with a tool that would get the same name.
 func (t Table) Refused() map[string]string { return t.refused }

@@ -16,12 +16,12 @@ type Stored struct {
 	ProposalID string
 	// CallDigest is "sha256:" and hex.
 	CallDigest string
-	// Envelope is the DSSE JSON, SHA256 its lower-case hex digest.
+	// Envelope is the DSSE JSON, SHA256 is its digest in lower-case hex.
 	Envelope  []byte
 	SHA256    string
 	CreatedAt time.Time
-	// Seq is the sequence number of its journal event, filled on reading; 0
-	// when no event names the attestation or its proposal.
+	// Seq is the sequence number of its journal event, set on reading. It is 0 if no event refers
+	// to the attestation or its proposal.
 	Seq int64
 	// Position orders attestations; it is the page token of Attestations.
 	Position int64
@@ -29,12 +29,12 @@ type Stored struct {
 
 // Store keeps attestations.
 type Store interface {
-	// Attestation returns the one with an id, or reason.NotFound.
+	// Attestation returns the attestation with an id, or reason.NotFound.
 	Attestation(ctx context.Context, id string) (Stored, error)
 	// AttestationByProposal returns the attestation of a call, or reason.NotFound.
 	AttestationByProposal(ctx context.Context, proposalID string) (Stored, error)
-	// Attestations lists at most limit, newest first, from before a position; 0
-	// is the first page.
+	// Attestations lists at most limit attestations before a position, newest first. Position 0 is
+	// the first page.
 	Attestations(ctx context.Context, before int64, limit int) ([]Stored, error)
 }
 
@@ -63,7 +63,7 @@ func NewArchive(store Store, notary *Notary, checkpoints func() []CheckpointKey)
 	return &Archive{store, notary, checkpoints}
 }
 
-// Attestation finds one by its own id or by its proposal's.
+// Attestation finds an attestation by its own id or by the id of its proposal.
 func (a *Archive) Attestation(ctx context.Context, id string) (Listed, error) {
 	found, err := a.store.Attestation(ctx, id)
 	if reason.Of(err) == reason.NotFound {
@@ -101,7 +101,7 @@ func (a *Archive) Attestations(ctx context.Context, size int, token string) ([]L
 }
 
 // describe adds the data of the statement. A statement that does not verify is listed without
-// it; reading it returns the error.
+// this data; reading it returns the error.
 func describe(a Stored, keys *Verifier) Listed {
 	out := Listed{
 		ID: a.ID, ProposalID: a.ProposalID, CallDigest: a.CallDigest, Envelope: a.Envelope, Seq: a.Seq, At: a.CreatedAt,

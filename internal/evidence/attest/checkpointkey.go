@@ -12,10 +12,10 @@ import (
 
 // CheckpointKey is a key that signs the journal: its checkpoints and exports.
 //
-// The certificate is checked at the time of certification only. A checkpoint has no trustworthy
+// The certificate is checked only at the time of certification. A checkpoint has no trustworthy
 // time, and a journal lives longer than a certificate of the issuing CA. The end of a key is
 // recorded twice, by the rotation event and by the sizes: an export that begins later lacks the
-// event, and an older key set lacks the sizes. Where both exist they must agree.
+// event, and an older key set lacks the sizes. If both exist, they must agree.
 type CheckpointKey struct {
 	// Verifier is the public key as signed notes write it, name+hash+base64.
 	Verifier string `json:"verifier"`
@@ -25,21 +25,21 @@ type CheckpointKey struct {
 	// CertifiedAt is the time of the certification, at which the certificate is checked: the key
 	// signs until it is replaced.
 	CertifiedAt time.Time `json:"certified_at"`
-	// FirstSize and LastSize bound the tree sizes that it signs for. The key that
-	// still signs has no last one.
+	// FirstSize and LastSize are the bounds of the tree sizes that the key signs. LastSize is 0
+	// for the key that still signs.
 	FirstSize int64 `json:"first_size"`
 	LastSize  int64 `json:"last_size,omitzero"`
 }
 
-// WithCheckpointKeys returns the set of version 2 that also has these keys, the
-// current one first.
+// WithCheckpointKeys returns a copy of the set in version 2 with these keys, the current one
+// first.
 func (k KeySet) WithCheckpointKeys(keys []CheckpointKey) KeySet {
 	k.Format, k.CheckpointKeys = KeySetFormat, keys
 	return k
 }
 
-// checkCheckpointKeys proves each of them, and that each took over where the one
-// after it in the list ended.
+// checkCheckpointKeys proves each key, and checks that each key starts at the size after the
+// last size of its predecessor, the next key in the list.
 func (k KeySet) checkCheckpointKeys() error {
 	for i, key := range k.CheckpointKeys {
 		if err := k.CheckCheckpointKey(key); err != nil {
@@ -55,8 +55,8 @@ func (k KeySet) checkCheckpointKeys() error {
 	return nil
 }
 
-// CheckCheckpointKey proves that the gateway's root certifies a key: a key of the set, or one
-// that replaced it according to the journal.
+// CheckCheckpointKey proves that the gateway's root certifies a key. It is for a key of the
+// set, or a key that replaced one according to the journal.
 func (k KeySet) CheckCheckpointKey(key CheckpointKey) error {
 	roots, err := parsePEM(k.CARoot)
 	if err != nil || len(roots) != 1 {

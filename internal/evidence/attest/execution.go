@@ -21,7 +21,7 @@ import (
 type Execution struct {
 	// AttestationID and ProposalID are ULIDs.
 	AttestationID, ProposalID, DecisionID string
-	// ApprovalID and GrantID are "" when policy alone decided.
+	// ApprovalID and GrantID are "" if policy alone decided.
 	ApprovalID, GrantID string
 	Session, Run        string
 	// Principal and OnBehalfOf are written "kind:name".

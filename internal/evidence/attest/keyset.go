@@ -18,19 +18,20 @@ import (
 )
 
 // The values of the member "format". A set of version 1 has no checkpoint keys. A verifier with
-// such a set does not accept the checkpoint certificates of a newer export, although they lead to
-// the same root: it would learn the signing keys from the file under test. It needs a new key set.
+// such a set does not accept the checkpoint certificates of a newer export, although they lead
+// to the same root: the signing keys would come from the file under test. The verifier needs a
+// new key set.
 const (
 	KeySetFormat1 = "palyra-key-set/v1"
 	KeySetFormat  = "palyra-key-set/v2"
 )
 
-// Ed25519 is the one signature algorithm of the format.
+// Ed25519 is the only signature algorithm of the format.
 const Ed25519 = "ed25519"
 
-// KeySet holds everything that a verifier needs besides an envelope or an export of the journal.
-// Trust in the root implies trust in every certificate in the set; compare Fingerprint over another
-// channel.
+// KeySet has all data that a verifier needs in addition to an envelope or an export of the
+// journal. Trust in the root implies trust in every certificate in the set; compare Fingerprint
+// over another channel.
 type KeySet struct {
 	Format  string `json:"format"`
 	Gateway string `json:"gateway"`
@@ -95,8 +96,8 @@ func keyOf(p PastKey) Key {
 // JSON returns the key set in RFC 8785 form.
 func (k KeySet) JSON() ([]byte, error) { return canonical.Marshal(k) }
 
-// Fingerprint is "sha256:" and the digest of the root certificate's DER, for comparison by two
-// people. It is "" without a root.
+// Fingerprint returns "sha256:" and the digest of the root certificate's DER, for comparison by
+// two people. It returns "" without a root.
 func (k KeySet) Fingerprint() string {
 	certs, err := parsePEM(k.CARoot)
 	if err != nil || len(certs) != 1 {
@@ -106,8 +107,7 @@ func (k KeySet) Fingerprint() string {
 	return digestPrefix + hex.EncodeToString(sum[:])
 }
 
-// ParseKeySet reads an exported key set; unknown and repeated members are
-// refused.
+// ParseKeySet parses an exported key set. It refuses unknown and duplicate members.
 func ParseKeySet(text []byte) (KeySet, error) {
 	var k KeySet
 	if err := jsonv2.Unmarshal(text, &k, jsonv2.RejectUnknownMembers(true)); err != nil {
@@ -122,14 +122,14 @@ func ParseKeySet(text []byte) (KeySet, error) {
 	return KeySet{}, reason.Errorf(reason.VerificationFailed, "reading key set: format is %q, want %q or %q", k.Format, KeySetFormat, KeySetFormat1)
 }
 
-// window is the time in which every certificate of a chain is valid.
+// window is the period in which every certificate of a chain is valid.
 type window struct{ from, to time.Time }
 
 func (w window) holds(t time.Time) bool { return !t.Before(w.from) && !t.After(w.to) }
 
-// verifyChain proves that chain[0] is a certificate for the path, such as a notary's, and that
-// each certificate is signed by the next, up to the self-signed last. They are checked at a
-// time at which all were valid, and never at the current time.
+// verifyChain proves that chain[0] is a certificate for the path, such as a notary's
+// certificate. Each certificate must be signed by the next, up to the self-signed last one.
+// They are checked at a time at which all are valid, not at the current time.
 func verifyChain(chain []*x509.Certificate, path string) (window, error) {
 	root := chain[len(chain)-1]
 	if err := root.CheckSignatureFrom(root); err != nil {

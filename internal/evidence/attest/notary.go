@@ -39,7 +39,7 @@ type NotaryConfig struct {
 // PastKey is a certificate that no longer signs.
 type PastKey struct {
 	Chain []*x509.Certificate
-	// RetiredAt is when the key stopped signing; zero if the key continued with a newer
+	// RetiredAt is the time when the key stopped signing; zero if the key continued with a newer
 	// certificate.
 	RetiredAt time.Time
 }
@@ -83,7 +83,7 @@ type Notary struct {
 	past    []PastKey
 }
 
-// seal is a key with the certificate that vouches for it.
+// seal is a key with its certificate chain.
 type seal struct {
 	signer crypto.Signer
 	keyID  string
@@ -185,8 +185,9 @@ func retire(past []PastKey, c *x509.Certificate, at time.Time) {
 	}
 }
 
-// Sign builds and signs the attestation of one execution. Its error has the
-// reason AttestationFailed; the caller must then fail the call.
+// Sign builds and signs the attestation of one execution. If it returns an error, the caller
+// MUST fail the call. The reason is AttestationFailed if the execution cannot be attested now,
+// or signing failed.
 func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
 	// The time is taken under the lock, so that a key retired by Use never signs a time after its
 	// retirement.
@@ -227,7 +228,7 @@ func (n *Notary) Sign(_ context.Context, x Execution) (Envelope, error) {
 // replacement replaces invalid UTF-8 in JSON.
 const replacement = "\uFFFD"
 
-// keyID is the id of the certificate's key.
+// keyID returns the id of the certificate's key.
 func keyID(c *x509.Certificate) (string, error) {
 	pub, ok := c.PublicKey.(ed25519.PublicKey)
 	if !ok {

@@ -27,8 +27,7 @@ type Statement struct {
 	Predicate     Predicate `json:"predicate"`
 }
 
-// Subject is an in-toto resource descriptor of which only name and digest are
-// used.
+// Subject is an in-toto resource descriptor of which only name and digest are used.
 type Subject struct {
 	Name   string `json:"name"`
 	Digest Digest `json:"digest"`
@@ -48,7 +47,7 @@ type Predicate struct {
 	Invocation    Invocation `json:"invocation"`
 	Policy        Policy     `json:"policy"`
 	Executor      Executor   `json:"executor"`
-	// SandboxEnforcement is one word: none, preflight, strict.
+	// SandboxEnforcement is none, preflight or strict.
 	SandboxEnforcement string      `json:"sandbox_enforcement"`
 	Enforcement        Enforcement `json:"enforcement"`
 	// Isolation is nil if no values were read back from inside the sandbox.
@@ -56,15 +55,15 @@ type Predicate struct {
 	Egress    Egress     `json:"egress"`
 	Inputs    Inputs     `json:"inputs"`
 	Outputs   Outputs    `json:"outputs"`
-	// Changes is nil when the call had no copy of a workspace to write to.
+	// Changes is nil for a call without a writable copy of a workspace.
 	Changes *Changes `json:"changes,omitempty"`
-	// Violations is nil when the sandbox denied nothing.
+	// Violations is nil if the sandbox denied nothing.
 	Violations *Violations `json:"violations,omitempty"`
 	// Claim is set for a call that an agent ran itself: the gateway decided the call and did not
 	// execute it, and only the agent vouches for the contents of the claim.
 	Claim *tool.Claim `json:"claim,omitempty"`
-	// Grants are the grants that a WebAssembly guest used, and the accesses that it tried and
-	// was denied; nil for other calls.
+	// Grants are the grants that a WebAssembly guest used, and its denied accesses; nil for other
+	// calls.
 	Grants []GrantUse `json:"grants,omitempty"`
 	// Secrets are the names of the secrets that the call could use, never their values.
 	Secrets []string `json:"secrets"`
@@ -74,12 +73,13 @@ type Predicate struct {
 	Result  Result   `json:"result"`
 	Usage   Usage    `json:"usage"`
 	Times   Times    `json:"times"`
-	// ExecutionSHA256 covers exactly the result bytes that the client got.
+	// ExecutionSHA256 covers exactly the result bytes that the client received.
 	ExecutionSHA256 string `json:"execution_sha256"`
 }
 
-// Types that are identical in the report. The other types differ from the report's in digests,
-// which are hex here and "sha256:" and hex there, and in numbers that may not fit a double.
+// Types that are identical in the report. The other types differ from those in the report in
+// digests, which are hex here and "sha256:" and hex there, and in numbers that may not fit a
+// double.
 type (
 	// Executor identifies the executor of the call.
 	Executor = tool.ExecutorInfo
@@ -92,10 +92,10 @@ type (
 	GrantUse = tool.GrantUse
 )
 
-// Journal is a place in the journal: how many events it had, and the hash of the last of them. With
-// 0 events the hash is all zeros. The proposal contains it as well: a verifier compares both, and
-// then needs only a bounded window of event hashes for proposals, instead of all hashes until the
-// last pending call ends.
+// Journal is a position in the journal: the number of events, and the hash of the last one. For
+// 0 events, the hash is all zeros. The proposal also contains it. A verifier compares both, and
+// then needs only a bounded window of event hashes for proposals, instead of all hashes until
+// the last pending call ends.
 type Journal struct {
 	Size       int64  `json:"size"`
 	HeadSHA256 string `json:"head_sha256"`
@@ -105,7 +105,7 @@ type Journal struct {
 type Invocation struct {
 	ProposalID string `json:"proposal_id"`
 	DecisionID string `json:"decision_id"`
-	// ApprovalID and GrantID are "" when policy alone decided.
+	// ApprovalID and GrantID are "" if policy alone decided.
 	ApprovalID           string `json:"approval_id,omitempty"`
 	GrantID              string `json:"grant_id,omitempty"`
 	Session              string `json:"session"`
@@ -151,13 +151,13 @@ type Changes struct {
 	// State is unchanged, committed, discarded, conflicted or dry_run.
 	State     string `json:"state"`
 	Workspace string `json:"workspace"`
-	// RootSHA256 is the digest of the change set, "" when nothing changed.
+	// RootSHA256 is the digest of the change set, "" if nothing changed.
 	RootSHA256 string `json:"root_sha256,omitempty"`
 	Added      int    `json:"added"`
 	Modified   int    `json:"modified"`
 	Deleted    int    `json:"deleted"`
 	Bytes      int64  `json:"bytes"`
-	// Protected are the protected paths among them.
+	// Protected are the changed paths that are protected.
 	Protected []string `json:"protected"`
 	// ApprovalID and GrantID are "" if policy alone allowed the changes; Reason is set for
 	// changes that were not committed.

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/evidence/dsse"
 )
 
-// MaxEnvelope is the largest envelope that is read: 8 MiB.
+// MaxEnvelope is the maximum size of an envelope: 8 MiB.
 const MaxEnvelope = 8 << 20
 
 // Verified is an attestation with a verified signature and form.
@@ -26,7 +26,7 @@ type Verified struct {
 	// Predicate is the predicate of the statement.
 	Predicate Predicate
 	KeyID     string
-	// Certificate is the certificate of the notary.
+	// Certificate is the certificate of the notary that was valid at the time of the signature.
 	Certificate *x509.Certificate
 	// SHA256 is the lower-case hex digest of the envelope as received.
 	SHA256 string
@@ -41,11 +41,11 @@ func (v Verified) CheckResult(result []byte) error {
 	return nil
 }
 
-// Verify checks one envelope against an exported key set, offline. It is strict and rejects
-// unknown members, other payload or predicate types, more than one signature, a chain that does
-// not lead to the set's root, a time outside the certificates' validity or after the key's
-// retirement, and inconsistent parts. The error has the reason VerificationFailed and describes
-// the fault.
+// Verify checks one envelope against an exported key set, offline. It is strict: it rejects
+// unknown members, other payload or predicate types, more than one signature, and inconsistent
+// parts. It also rejects a chain that does not lead to the set's root, and a time outside the
+// certificates' validity or after the key's retirement. The error has the reason
+// VerificationFailed and describes the fault.
 func Verify(envelope []byte, keys KeySet) (Verified, error) {
 	v, err := NewVerifier(keys)
 	if err != nil {

@@ -43,8 +43,8 @@ const (
 	afterSig      = `"}]}`
 )
 
-// Sign returns the envelope of a payload in RFC 8785 form. signer holds an Ed25519 key. Payload
-// type and key id must be ASCII without characters that JSON escapes.
+// Sign returns the envelope of a payload in RFC 8785 form. signer holds an Ed25519 key. The
+// payload type and the key id MUST be ASCII without characters that JSON escapes.
 func Sign(payloadType string, payload []byte, keyID string, signer crypto.Signer) ([]byte, error) {
 	for _, s := range []string{payloadType, keyID} {
 		if !plain(s) || strings.ContainsAny(s, `"\`) {
@@ -65,9 +65,9 @@ func Sign(payloadType string, payload []byte, keyID string, signer crypto.Signer
 	return append(text, afterSig...), nil
 }
 
-// KeyID is the key's OpenSSH fingerprint, "SHA256:" and base64. Verifiers built with
-// go-securesystemslib give that id to a bare public key and skip signatures with another id. The
-// digest covers the key type and the key, each preceded by its length (RFC 8709 section 4).
+// KeyID returns the key's OpenSSH fingerprint, "SHA256:" and base64. Verifiers built with
+// go-securesystemslib assign that id to a bare public key and skip signatures with another id.
+// The digest covers the key type and the key, each preceded by its length (RFC 8709 section 4).
 func KeyID(public ed25519.PublicKey) string {
 	const kind = "ssh-ed25519"
 	text := append(binary.BigEndian.AppendUint32(nil, uint32(len(kind))), kind...)
@@ -79,7 +79,7 @@ func KeyID(public ed25519.PublicKey) string {
 // Opened is an envelope with a valid form. Its signature is unverified before Verify.
 type Opened struct {
 	Payload []byte
-	// KeyID is the key that the envelope names as its signer.
+	// KeyID is the id of the signing key according to the envelope.
 	KeyID string
 
 	payloadType, sig string
@@ -178,8 +178,8 @@ func preAuthentication(payloadType string, payload []byte) []byte {
 	return append(text, payload...)
 }
 
-// decode reads standard base64 in its only canonical encoding. The decoder alone would ignore line
-// breaks.
+// decode decodes standard base64 in its only canonical encoding. The decoder itself would
+// ignore line breaks.
 func decode(text string) ([]byte, error) {
 	raw, err := base64.StdEncoding.Strict().DecodeString(text)
 	if err != nil {

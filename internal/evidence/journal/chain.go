@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// stretchSize is how many events one worker verifies at a time.
+	// stretchSize is the number of events that a worker verifies at a time.
 	stretchSize = 4096
-	// maxWorkers leaves connections of a store's pool to other readers.
+	// maxWorkers is low, so that connections of a store's pool remain for other readers.
 	maxWorkers = 3
 )
 
@@ -64,7 +64,7 @@ func verifyChain(ctx context.Context, src Source, after int64, head Head, visit 
 	counted.Expect(head.Seq - after)
 	workers := min(runtime.GOMAXPROCS(0), maxWorkers)
 	todo := make(chan *stretch)
-	ordered := make(chan *stretch, workers) // bounds how far work runs ahead
+	ordered := make(chan *stretch, workers) // bounds how far workers run ahead
 	wg.Go(func() { divide(ctx, after, head.Seq, todo, ordered) })
 	for range workers {
 		wg.Go(func() {
@@ -95,7 +95,7 @@ func divide(ctx context.Context, after, upTo int64, todo, ordered chan<- *stretc
 		case <-ctx.Done():
 			return
 		}
-		todo <- s // workers take all that is handed out, so every done closes
+		todo <- s // workers process every stretch that is sent, so that every done closes
 	}
 }
 

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Checkpoint is a signed statement about the tree: the C2SP tlog-checkpoint
-// format in a C2SP signed note.
+// Checkpoint is a signed statement about the tree, in the C2SP tlog-checkpoint format in a C2SP
+// signed note.
 type Checkpoint struct {
 	// Origin is the gateway's id.
 	Origin string
@@ -23,8 +23,7 @@ type Checkpoint struct {
 	Note string
 }
 
-// SignCheckpoint signs the root of a tree of size events. The origin is the
-// signer's name.
+// SignCheckpoint signs the root of a tree of size events. The origin is the signer's name.
 func SignCheckpoint(signer note.Signer, size int64, root [32]byte) (Checkpoint, error) {
 	text := checkpointText(signer.Name(), size, root)
 	signed, err := note.Sign(&note.Note{Text: text}, signer)
@@ -96,10 +95,9 @@ func parseCheckpointText(text string) (Checkpoint, error) {
 	return c, nil
 }
 
-// openNote verifies a note that must have exactly one signature, by a known key, and must have
-// the same bytes when it is encoded again. Otherwise a note could be changed without breaking
-// its signature: base64 has unused bits, and the format ignores signature lines of unknown
-// keys.
+// openNote verifies a note. It must have exactly one signature, by a known key, and the same
+// bytes when it is encoded again. Otherwise a note could be changed without breaking its
+// signature: base64 has unused bits, and the format ignores signature lines of unknown keys.
 func openNote(text string, known note.Verifiers) (*note.Note, error) {
 	if known == nil {
 		return nil, fmt.Errorf("no key to verify it is given")

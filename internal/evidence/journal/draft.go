@@ -8,9 +8,9 @@ import (
 	"palyra/internal/core/event"
 )
 
-// CheckDraft refuses a draft that the format cannot hold: one without code or
-// actor, with text that is not UTF-8, or with a payload that is not a JSON
-// object in RFC 8785 form. Such a draft is a bug of the package that made it.
+// CheckDraft refuses a draft that the format cannot represent: without a code or an actor, with
+// text that is not UTF-8, or with a payload that is not a JSON object in RFC 8785 form. Such a
+// draft is a bug in the package that created it.
 func CheckDraft(d *event.Draft) error {
 	if d.Code == "" || d.Actor == "" {
 		return fmt.Errorf("event draft %q by %q: code and actor are required", d.Code, d.Actor)

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/event"
 )
 
-// Domain tags separate the hashes of this format from every other use of
-// SHA-256 (docs/format/journal.md).
+// Domain tags separate the hashes of this format from all other uses of SHA-256
+// (docs/format/journal.md).
 const (
 	headerTag = "palyra.dev/journal/header/v1"
 	eventTag  = "palyra.dev/journal/event/v1"
@@ -36,7 +36,7 @@ type Event struct {
 	Run     string
 	Actor   string
 	Subject string
-	// Payload is one JSON object in RFC 8785 form, or nil when it was erased.
+	// Payload is one JSON object in RFC 8785 form, or nil if it was erased.
 	Payload json.RawMessage
 	// Salt is kept and erased with the payload, so that guesses of an erased payload cannot be
 	// tested against PayloadSHA256.
@@ -46,11 +46,11 @@ type Event struct {
 	Hash          [32]byte
 }
 
-// Erased reports whether the payload was erased. The chain holds without it.
+// Erased reports whether the payload was erased. The chain is valid without it.
 func (e *Event) Erased() bool { return e.Payload == nil && e.Salt == nil }
 
-// Head is the end of the chain: the last event's number, hash and time. The
-// zero value is the head of an empty journal.
+// Head is the end of the chain: the number, hash and time of the last event. The zero value is
+// the head of an empty journal.
 type Head struct {
 	Seq  int64
 	Hash [32]byte
@@ -62,7 +62,7 @@ func (e *Event) Head() Head { return Head{Seq: e.Seq, Hash: e.Hash, At: e.At} }
 
 // Nonce has the parts of an event that do not depend on its place in the chain: the random
 // bytes and the payload's digest. It is computed before the writer's critical section, to keep
-// that short.
+// that section short.
 type Nonce struct {
 	Salt [SaltSize]byte
 	// ID is the random part of the event's ULID.
@@ -82,7 +82,7 @@ func NewNonce() Nonce {
 	return n
 }
 
-// Prepare generates the Nonce of one draft and digests its payload, which must not change
+// Prepare generates the Nonce of a draft and digests its payload. The payload MUST NOT change
 // afterwards.
 func Prepare(d *event.Draft) Nonce {
 	n := NewNonce()
@@ -90,9 +90,9 @@ func Prepare(d *event.Draft) Nonce {
 	return n
 }
 
-// Seal turns a draft into the event that follows prev. The event's time is at, or the time of prev
-// if at is earlier. The nonce must come from Prepare with this draft, or from NewNonce. Seal does
-// no I/O and keeps a reference to the draft's payload.
+// Seal converts a draft into the event that follows prev. The event's time is at, or the time
+// of prev if at is earlier. The nonce MUST come from Prepare with this draft, or from NewNonce.
+// Seal does no I/O and keeps a reference to the draft's payload.
 func Seal(prev Head, d event.Draft, at time.Time, nonce Nonce) Event {
 	at = Instant(at)
 	if at.Before(prev.At) {
@@ -115,8 +115,8 @@ func Instant(t time.Time) time.Time { return time.UnixMicro(t.UnixMicro()).UTC()
 
 func newID(at time.Time, nonce Nonce) string {
 	var id ulid.ULID
-	// SetTime fails only after the year 10889; the id then has time 0 and the
-	// event's own time still counts.
+	// SetTime fails only after the year 10889. The id then has time 0, and the event's own time is
+	// still correct.
 	_ = id.SetTime(uint64(max(at.UnixMilli(), 0)))
 	copy(id[6:], nonce.ID[:])
 	return id.String()
@@ -146,7 +146,7 @@ func (e *Event) headerDigest() [32]byte {
 	return sha256.Sum256(b)
 }
 
-// chainHash is SHA-256(tag, seq, prev_hash, header digest, payload_sha256).
+// chainHash returns SHA-256(tag, seq, prev_hash, header digest, payload_sha256).
 func (e *Event) chainHash() [32]byte {
 	var stack [192]byte
 	header := e.headerDigest()

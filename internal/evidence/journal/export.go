@@ -34,8 +34,8 @@ type exportHeader struct {
 	// After is the sequence number that the export begins after.
 	After  int64  `json:"after"`
 	Format string `json:"format"`
-	// Frontier are the roots of the complete subtrees over the events up to
-	// After, largest first, in hex.
+	// Frontier has the roots of the complete subtrees over the events up to After, largest first,
+	// in hex.
 	Frontier []string `json:"frontier"`
 	Gateway  string   `json:"gateway"`
 	// Keys is opaque data from the caller of Export: certificates and keys that verify the

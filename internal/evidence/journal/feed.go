@@ -8,7 +8,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The newest events in a Feed, so that followers that keep up do not read the store.
+// The maximum number of recent events in a Feed. Followers that keep up read them instead of
+// the store.
 const (
 	feedEvents = 1024
 	feedBytes  = 4 << 20
@@ -28,14 +29,14 @@ type Feed struct {
 // wait is a waiter for a head past after.
 type wait struct {
 	after int64
-	wake  chan struct{} // closed when it is
+	wake  chan struct{} // closed when the head is past after
 }
 
 // NewFeed returns a feed of an empty journal.
 func NewFeed() *Feed { return &Feed{} }
 
-// Publish makes head visible. fresh are all events between the last head and this
-// one, for Recent; when it is empty, followers read them from the store.
+// Publish makes head visible. fresh has all events between the previous head and this one, for
+// Recent. If it is empty, followers read the events from the store.
 func (f *Feed) Publish(head Head, fresh []Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,8 +52,8 @@ func (f *Feed) Publish(head Head, fresh []Event) {
 	f.broadcast()
 }
 
-// trim drops the oldest events. It lets the slice grow to twice its bound
-// first, so that dropping costs little per event.
+// trim drops the oldest events. The slice first grows to twice its bound, so that dropping
+// costs little per event.
 func (f *Feed) trim() {
 	if len(f.recent) < 2*feedEvents && f.bytes < 2*feedBytes {
 		return
@@ -111,8 +112,8 @@ func (f *Feed) Wait(ctx context.Context, after int64) error {
 	}
 }
 
-// waiter returns a channel to wait on, or nil when there is nothing to wait
-// for.
+// waiter returns a channel to wait on. The channel is nil if no wait is necessary; the error is
+// then the result.
 func (f *Feed) waiter(after int64) (<-chan struct{}, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -127,7 +128,7 @@ func (f *Feed) waiter(after int64) (<-chan struct{}, error) {
 	return w.wake, nil
 }
 
-// leave gives a wait up.
+// leave removes a wait.
 func (f *Feed) leave(wake <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"palyra/internal/core/text"
 )
 
-// maxLag bounds how many events may lie between a checkpoint's size and the
-// event that carries it. The writer's queue keeps the real lag far below.
+// maxLag is the maximum number of events between a checkpoint's size and the event that
+// contains the checkpoint. The writer's queue keeps the actual number far below.
 const maxLag = 1 << 20
 
-// frontier is the roots of the complete subtrees that make up a tree of size
-// events, largest first: all that is needed to append and to take the root.
+// frontier has the roots of the complete subtrees of a tree of size events, largest first.
+// These roots are sufficient to append events and to compute the root.
 type frontier struct {
 	size  int64
 	roots []tlog.Hash
@@ -65,8 +65,8 @@ func (f *frontier) root() [32]byte {
 	return r.root
 }
 
-// roots follows a chain and returns the tree's root at the sizes of checkpoints, which lie
-// slightly behind the event that carries them.
+// roots follows a chain and returns the tree's root at the sizes of checkpoints, which are
+// slightly smaller than the sequence numbers of the events that contain them.
 type roots struct {
 	base  frontier
 	queue [][32]byte // hashes of the events after base
@@ -79,7 +79,7 @@ func (r *roots) push(eventHash [32]byte) {
 	}
 }
 
-// settle gives up answers for sizes below size.
+// settle discards the data for sizes below size.
 func (r *roots) settle(size int64) {
 	n := size - r.base.size
 	for _, h := range r.queue[:n] {
@@ -88,8 +88,8 @@ func (r *roots) settle(size int64) {
 	r.queue = slices.Delete(r.queue, 0, int(n))
 }
 
-// at returns the root of the tree of size events, which must not lie before
-// the base nor after the last event.
+// at returns the root of the tree of size events. It returns an error for a size below the base
+// or after the last event.
 func (r *roots) at(size int64) ([32]byte, error) {
 	n := size - r.base.size
 	if n < 0 || n > int64(len(r.queue)) {

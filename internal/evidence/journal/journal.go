@@ -10,14 +10,14 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// CorruptError means that the journal differs from the journal that was written.
+// CorruptError means that the journal differs from the journal as it was written.
 type CorruptError struct {
 	// Seq is the first sequence number that is wrong or missing.
 	Seq  int64
 	What string
 }
 
-// Error names the sequence number and the error.
+// Error returns the sequence number and the defect.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("journal is damaged at sequence number %d: %s", e.Seq, e.What)
 }

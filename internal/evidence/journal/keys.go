@@ -9,16 +9,16 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Key signs checkpoints and exports: an Ed25519 key under the name of its
-// gateway. It is a note.Signer.
+// Key signs checkpoints and exports. It is an Ed25519 key under the name of its gateway, and
+// implements note.Signer.
 type Key struct {
 	verifier note.Verifier
 	text     string
 	private  crypto.Signer
 }
 
-// NewKey names an Ed25519 key after the gateway's id. The id must be usable as
-// a C2SP key name: not empty, without spaces and '+'.
+// NewKey returns a Key with the gateway's id as its name. The id MUST be a valid C2SP key name:
+// not empty, without spaces and '+'.
 func NewKey(gateway string, private crypto.Signer) (*Key, error) {
 	public, ok := private.Public().(ed25519.PublicKey)
 	if !ok {
@@ -59,8 +59,7 @@ func (k *Key) Sign(msg []byte) ([]byte, error) {
 // Verifier returns the text form of the public key.
 func (k *Key) Verifier() string { return k.text }
 
-// ParseKeys reads verifier keys in their text form, each of which signs for
-// every size.
+// ParseKeys parses verifier keys in their text form. Each key may sign every size.
 func ParseKeys(texts ...string) (note.Verifiers, error) {
 	keys := make([]SigningKey, len(texts))
 	for i, text := range texts {

@@ -49,8 +49,8 @@ func (e *Event) AppendLine(b []byte) ([]byte, error) {
 // MarshalJSON returns the canonical line.
 func (e Event) MarshalJSON() ([]byte, error) { return e.AppendLine(nil) }
 
-// ParseLine reads the canonical line of an event. Every text that it accepts
-// is exactly what AppendLine writes for the result. It does not check hashes.
+// ParseLine parses the canonical line of an event. It accepts only text that AppendLine writes
+// for the result. It does not check hashes.
 func ParseLine(line []byte) (Event, error) {
 	r := lineReader{rest: line}
 	var e Event
@@ -81,8 +81,8 @@ func ParseLine(line []byte) (Event, error) {
 	return e, checkForm(&e, line)
 }
 
-// checkForm checks the property that the reader cannot check: that the line is the canonical
-// form of the event.
+// checkForm checks that a line is the canonical form of its event, which the reader cannot
+// check.
 func checkForm(e *Event, line []byte) error {
 	if _, err := ulid.ParseStrict(e.ID); err != nil {
 		return fmt.Errorf("id %q is not a ULID", e.ID)

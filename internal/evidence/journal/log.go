@@ -45,7 +45,7 @@ type Log struct {
 
 	mu    sync.Mutex
 	key   *Key
-	keys  []SigningKey // the one that signs first
+	keys  []SigningKey // the current signing key first
 	known note.Verifiers
 	last  int64 // sequence number of the newest checkpoint event, -1 unknown
 }
@@ -103,7 +103,7 @@ func (l *Log) Append(ctx context.Context, drafts ...event.Draft) ([]Event, error
 	return l.store.Append(ctx, drafts...)
 }
 
-// Record appends one event, after converting its payload to canonical form.
+// Record converts a payload to canonical form and appends it as one event.
 func (l *Log) Record(ctx context.Context, code event.Code, actor, subject string, payload any) error {
 	draft, err := event.DraftOf(code, actor, subject, payload)
 	if err != nil {
@@ -131,9 +131,9 @@ func (l *Log) Get(ctx context.Context, seq int64) (Event, error) {
 // List returns a page of the events that match the filter.
 func (l *Log) List(ctx context.Context, f Filter) ([]Event, error) { return l.store.Events(ctx, f) }
 
-// Follow calls fn for every event after a sequence number, in order, without gap or repeat, and
-// continues with new events as they become durable. It returns the error of fn or ctx, or
-// reason.ShuttingDown when the store closes.
+// Follow calls fn for every event after a sequence number, in order, without gaps or
+// duplicates, and continues with new events as they become durable. It returns the error of fn
+// or ctx, or reason.ShuttingDown when the store closes.
 func (l *Log) Follow(ctx context.Context, after int64, fn func(Event) error) error {
 	for {
 		if err := l.Wait(ctx, after); err != nil {
@@ -146,14 +146,14 @@ func (l *Log) Follow(ctx context.Context, after int64, fn func(Event) error) err
 	}
 }
 
-// Wait returns when the head is past a sequence number, with ctx's error, or with
-// reason.ShuttingDown when the store closes. A caller that tolerates delay should wait for several
-// events at a time, because each wake-up delays the call that caused it.
+// Wait returns nil when the head is past a sequence number. It returns the error of ctx, or
+// reason.ShuttingDown when the store closes. A caller that tolerates delay should wait for
+// several events at a time, because each wake-up delays the call that caused it.
 func (l *Log) Wait(ctx context.Context, past int64) error { return l.store.Wait(ctx, past) }
 
-// CatchUp calls fn for every event after a sequence number that is durable now, in order, without
-// gap or repeat. It returns the number of the last event that fn accepted. It ends early with the
-// error of fn or ctx.
+// CatchUp calls fn for every event after a sequence number that is durable now, in order,
+// without gaps or duplicates. It returns the number of the last event that fn accepted. It ends
+// early with the error of fn or ctx.
 func (l *Log) CatchUp(ctx context.Context, after int64, fn func(Event) error) (int64, error) {
 	for head := l.Head().Seq; after < head; {
 		page, err := l.page(ctx, after)
@@ -176,8 +176,8 @@ func (l *Log) CatchUp(ctx context.Context, after int64, fn func(Event) error) (i
 	return after, nil
 }
 
-// page returns events after a sequence number. The head must be past that number, so there is at
-// least one.
+// page returns events after a sequence number. The head MUST be past that number, so that at
+// least one event exists.
 func (l *Log) page(ctx context.Context, after int64) ([]Event, error) {
 	if page, ok := l.store.Recent(after); ok && len(page) > 0 {
 		return page, nil
@@ -189,13 +189,13 @@ func (l *Log) page(ctx context.Context, after int64) ([]Event, error) {
 	return page, err
 }
 
-// Verify verifies every event and link of the chain from a sequence number to the head. VerifyFull
-// also verifies checkpoints and tree.
+// Verify verifies every event and link of the chain from a sequence number to the head.
+// VerifyFull also verifies the checkpoints and the tree.
 func (l *Log) Verify(ctx context.Context, from int64) error {
 	return verifyChain(ctx, l.store, max(from-1, 0), l.store.Head(), nil)
 }
 
-// VerifyFull is VerifyAll over this journal with its own keys.
+// VerifyFull calls VerifyAll for this journal with its own keys.
 func (l *Log) VerifyFull(ctx context.Context, remembered ...Checkpoint) (Summary, error) {
 	return VerifyAll(ctx, l.store, l.Gateway(), l.verifiers(), remembered...)
 }
@@ -275,10 +275,10 @@ func signSize(ctx context.Context, src Source, key *Key, size int64) (cp Checkpo
 	return cp, nil
 }
 
-// Run creates checkpoints until ctx ends or the store closes: after CheckpointEvery events, or
-// CheckpointAfter after an event that is not a checkpoint. An idle journal does not grow. Run
-// retries a checkpoint that cannot be written, and returns an error only if the newest checkpoint
-// cannot be read.
+// Run creates checkpoints until ctx ends or the store closes. It creates one after
+// CheckpointEvery events, or CheckpointAfter after an event that is not a checkpoint. An idle
+// journal does not grow. Run retries a checkpoint that cannot be written, and returns an error
+// only if the newest checkpoint cannot be read.
 func (l *Log) Run(ctx context.Context) error {
 	_, seq, err := l.latest(ctx, l.verifiers())
 	if err != nil {

@@ -25,7 +25,7 @@ type Proof struct {
 type Consistency struct {
 	Old int64
 	New int64
-	// Hashes is empty when Old is 0 or both are the same.
+	// Hashes is empty if Old is 0 or both sizes are equal.
 	Hashes []tlog.Hash
 }
 
@@ -110,8 +110,8 @@ func (l *Log) Consistency(ctx context.Context, older, newer int64) (Consistency,
 }
 
 // Extending returns the newest checkpoint with the proof that it extends a checkpoint over
-// known events. If a checkpoint covers them but is not journaled, one is signed for a reader
-// that has seen such a checkpoint. If the journal has fewer events, no proof exists.
+// known events. If no journaled checkpoint covers these events, Extending signs one without
+// journaling it. If the journal has fewer events, no proof exists.
 func (l *Log) Extending(ctx context.Context, known int64) (cp Checkpoint, c Consistency, err error) {
 	if cp, err = l.Latest(ctx); err != nil {
 		return cp, c, err
@@ -128,8 +128,8 @@ func (l *Log) Extending(ctx context.Context, known int64) (cp Checkpoint, c Cons
 	return cp, c, err
 }
 
-// VerifyConsistency verifies that the newer of two verified checkpoints
-// extends the older one. A newer one that is smaller is a rollback.
+// VerifyConsistency verifies that the newer of two verified checkpoints extends the older one.
+// If the newer one is smaller, the journal was rolled back.
 func VerifyConsistency(older, newer Checkpoint, hashes []tlog.Hash) error {
 	switch {
 	case older.Origin != newer.Origin:

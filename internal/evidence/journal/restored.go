@@ -11,15 +11,15 @@ import (
 // Restored is the payload of event.Restored: a gateway was restored from a backup, and the
 // events after the head of the backup are lost.
 type Restored struct {
-	// MadeAt and Release are when the backup was made, and by which release.
+	// MadeAt and Release are the time of the backup, and the release that created it.
 	MadeAt  time.Time `json:"made_at"`
 	Release string    `json:"release"`
 	// RestoredAt is the time at which the backup was restored into the state directory.
 	RestoredAt time.Time `json:"restored_at"`
 	// Backup is the head of the backup, a signed checkpoint; the event comes after it.
 	Backup RestoredHead `json:"backup"`
-	// Newest is the newest head that the operator knew of the journal that was lost;
-	// nil when they knew of none.
+	// Newest is the newest head of the lost journal that the operator knew; nil if the operator
+	// knew none.
 	Newest *RestoredHead `json:"newest,omitempty"`
 	// Ended counts the items that the restore ended.
 	Ended RestoredEnds `json:"ended"`
@@ -30,10 +30,10 @@ type Restored struct {
 // RestoredHead is a head of a journal according to a signed checkpoint.
 type RestoredHead struct {
 	Size int64 `json:"size"`
-	// Root is in hex, Checkpoint the signed note.
+	// Root is in hex; Checkpoint is the signed note.
 	Root       string `json:"root"`
 	Checkpoint string `json:"checkpoint"`
-	// Proven is true when the note is signed by a key that the backup has.
+	// Proven is true if the note is signed by a key that the backup has.
 	Proven bool `json:"proven"`
 }
 
@@ -52,7 +52,7 @@ type RestoredValid struct {
 	Tokens  int `json:"tokens"`
 }
 
-// SignHead signs a checkpoint over all that a journal has, without journaling it.
+// SignHead signs a checkpoint over all events of a journal, without journaling it.
 func SignHead(ctx context.Context, src Source, key *Key) (Checkpoint, error) {
 	return signSize(ctx, src, key, src.Head().Seq)
 }

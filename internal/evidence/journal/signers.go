@@ -14,7 +14,7 @@ import (
 type SigningKey struct {
 	// Verifier is the public key in text form, name+hash+base64.
 	Verifier string `json:"verifier"`
-	// First and Last bound the sizes; a Last of 0 is open.
+	// First and Last are the bounds of the sizes; a Last of 0 means no upper bound.
 	First int64 `json:"first_size"`
 	Last  int64 `json:"last_size,omitempty"`
 }
@@ -31,7 +31,7 @@ type Signers struct {
 type signer struct {
 	SigningKey
 	verifier note.Verifier
-	// rotated is true once a verification has found the end of the key in the journal itself.
+	// rotated is set when a verification has found the end of the key in the journal itself.
 	rotated bool
 	// due is true for a key that a later rotation in the journal must introduce.
 	due bool
@@ -39,7 +39,7 @@ type signer struct {
 	loose bool
 }
 
-// NewSigners reads keys in their text form.
+// NewSigners parses keys in their text form.
 func NewSigners(keys ...SigningKey) (*Signers, error) {
 	s := &Signers{}
 	for _, k := range keys {
@@ -106,7 +106,7 @@ func (s *Signers) knows(text string) bool {
 	return err == nil && found != nil
 }
 
-// allows refuses a size that the key did not sign for.
+// allows refuses a size that the key may not sign.
 func (s *Signers) allows(sig note.Signature, size int64) error {
 	k := s.byHash(sig.Name, sig.Hash)
 	switch {
@@ -123,8 +123,8 @@ func (s *Signers) allows(sig note.Signature, size int64) error {
 }
 
 // walkSigners copies known for one verification of the events after a sequence number. The
-// verification records in the copy which rotations it has found. A key that took over after that
-// number is valid only once a rotation event has introduced it.
+// verification records the rotations that it finds in the copy. A key whose sizes begin after
+// that number is valid only after a rotation event has introduced it.
 func walkSigners(known note.Verifiers, after int64) *Signers {
 	given, ok := known.(*Signers)
 	if !ok || given == nil {

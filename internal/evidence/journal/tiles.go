@@ -35,13 +35,13 @@ func NewTree(size int64, tiles Tiles) *Tree {
 	return &Tree{size: size, tiles: tiles, cache: map[tileKey][]tlog.Hash{}}
 }
 
-// Size is the number of events in the tree.
+// Size returns the number of events in the tree.
 func (t *Tree) Size() int64 { return t.size }
 
 // Root returns the RFC 6962 hash of the tree.
 func (t *Tree) Root() ([32]byte, error) { return tlog.TreeHash(t.size, t) }
 
-// Edge rebuilds the growing edge, from which a writer continues.
+// Edge rebuilds the growing edge, so that a writer can continue.
 func (t *Tree) Edge() (*Edge, error) {
 	partial := make([][][32]byte, 0, 4)
 	for level, width := range PartialTiles(t.size) {
@@ -141,5 +141,5 @@ func (t *Tree) partialTile(level int, n, width int64) ([]tlog.Hash, error) {
 	return hashes, nil
 }
 
-// firstOf is the sequence number of the first event under a tile.
+// firstOf returns the sequence number of the first event below a tile.
 func firstOf(level int, n int64) int64 { return n<<(tileHeight*(level+1)) + 1 }

@@ -26,16 +26,15 @@ type Tile struct {
 	Root [32]byte
 }
 
-// Edge is the growing edge of the tree as the writer keeps it: per level the
-// hashes of the tile that is not complete yet.
+// Edge is the growing edge of the tree in the writer's memory: for each level, the hashes of
+// the incomplete tile.
 type Edge struct {
 	size   int64
 	levels [][]tlog.Hash
 }
 
-// NewEdge rebuilds the edge of a tree of size events. partial[l] are the
-// hashes beyond the last complete tile of level l, as PartialTiles counts
-// them.
+// NewEdge rebuilds the edge of a tree of size events. partial[l] are the hashes after the last
+// complete tile of level l, as counted by PartialTiles.
 func NewEdge(size int64, partial [][][32]byte) (*Edge, error) {
 	widths := PartialTiles(size)
 	if len(partial) != len(widths) {
@@ -55,8 +54,8 @@ func NewEdge(size int64, partial [][][32]byte) (*Edge, error) {
 	return e, nil
 }
 
-// PartialTiles returns, per level, how many hashes of a tree of size events
-// lie beyond the last complete tile.
+// PartialTiles returns, for each level, the number of hashes of a tree of size events after the
+// last complete tile.
 func PartialTiles(size int64) []int64 {
 	var widths []int64
 	for n := size; n > 0; n >>= tileHeight {
@@ -65,11 +64,11 @@ func PartialTiles(size int64) []int64 {
 	return widths
 }
 
-// Size is the number of events in the tree.
+// Size returns the number of events in the tree.
 func (e *Edge) Size() int64 { return e.size }
 
-// Append adds the hash of the next event and returns the tiles that are
-// complete by it, lowest level first: none for 255 of 256 events.
+// Append adds the hash of the next event. It returns the tiles that this completes, lowest
+// level first: none for 255 of 256 events.
 func (e *Edge) Append(eventHash [32]byte) []Tile {
 	node := leaf(eventHash)
 	n := e.size
@@ -104,8 +103,8 @@ func (e *Edge) Root() [32]byte {
 	return r.root
 }
 
-// rootBuilder joins complete subtrees from the right, which is how RFC 6962
-// splits a tree: the largest power of two to the left.
+// rootBuilder joins complete subtrees from the right, because RFC 6962 splits a tree at the
+// largest power of two from the left.
 type rootBuilder struct {
 	root  tlog.Hash
 	begun bool
@@ -129,7 +128,7 @@ func (r *rootBuilder) add(h tlog.Hash) {
 // leaf is the RFC 6962 leaf hash of an event.
 func leaf(eventHash [32]byte) tlog.Hash { return tlog.RecordHash(eventHash[:]) }
 
-// subtree returns the root over a power of two of neighbouring nodes.
+// subtree returns the root over neighbouring nodes, whose number is a power of two.
 func subtree(nodes []tlog.Hash) tlog.Hash {
 	if len(nodes) == 1 {
 		return nodes[0]

@@ -51,9 +51,9 @@ type checkpointPayload struct {
 	Size int64  `json:"size"`
 }
 
-// VerifyTail verifies the end of a journal: the newest checkpoint's signature,
-// its root against the stored tree, and the chain from there to the head. Its
-// cost does not grow with the journal. Errors about the data are CorruptError.
+// VerifyTail verifies the end of a journal: the newest checkpoint's signature, its root in the
+// stored tree, and the chain from that checkpoint to the head. Its cost does not grow with the
+// journal. Errors about the data are CorruptErrors.
 func VerifyTail(ctx context.Context, src Source, gateway string, known note.Verifiers) error {
 	last, err := src.Events(ctx, Filter{Code: string(event.Checkpoint), Newest: true, Limit: 1})
 	if err != nil {
@@ -70,7 +70,7 @@ func VerifyTail(ctx context.Context, src Source, gateway string, known note.Veri
 		}
 		covered = cp.Size
 	}
-	// The last covered event is verified as well: the next one links to it.
+	// The last covered event is also verified, because the next one links to it.
 	return verifyChain(ctx, src, max(covered-1, 0), src.Head(), nil)
 }
 
@@ -83,10 +83,9 @@ func locate(ctx context.Context, src Source, gateway string, known note.Verifier
 	return found
 }
 
-// VerifyAll verifies a whole journal: every event and link, every checkpoint's
-// signature and root, the stored tiles, and that the journal still holds the
-// checkpoints that the caller remembers. Errors about the data are
-// CorruptError with the first bad sequence number.
+// VerifyAll verifies a whole journal: every event and link, every checkpoint's signature and
+// root, and the stored tiles. It also verifies that the journal still contains the checkpoints
+// in remembered. Errors about the data are CorruptErrors with the first bad sequence number.
 func VerifyAll(ctx context.Context, src Source, gateway string, known note.Verifiers, remembered ...Checkpoint) (Summary, error) {
 	head := src.Head()
 	w := walker{gateway: gateway, signers: walkSigners(known, 0), sum: Summary{Gateway: gateway}, remembered: remembered}
@@ -140,8 +139,8 @@ func checkTiles(ctx context.Context, src Source, size int64, tiles []Tile) error
 type walker struct {
 	gateway string
 	signers *Signers
-	// admit is called for a key that a rotation introduces and that is not among the signers. nil
-	// admits every key.
+	// admit is called for a key that a rotation introduces and that is not among the signers. A
+	// nil admit accepts every key.
 	admit      func(Rotation) error
 	roots      roots
 	signed     int64 // the newest size with a signed root
@@ -196,9 +195,9 @@ func (w *walker) checkpoint(e *Event) error {
 	return nil
 }
 
-// checkRoot compares a verified note with the root over the events. The events up to the last good
-// checkpoint have been proved, so the error names the event after that checkpoint as the first that
-// may be bad.
+// checkRoot compares a verified note with the root over the events. The events up to the last
+// valid checkpoint are proven. The error therefore gives the event after that checkpoint as the
+// first one that may be bad.
 func (w *walker) checkRoot(cp Checkpoint, seq int64) error {
 	root, err := w.roots.at(cp.Size)
 	if err != nil {
@@ -264,7 +263,7 @@ func checkStoredRoot(ctx context.Context, src Source, cp Checkpoint) error {
 	})
 }
 
-// headAt returns the head of the chain that ends with the event with this sequence number.
+// headAt returns the head of the chain that ends with the event with a sequence number.
 func headAt(ctx context.Context, src Source, seq int64) (Head, error) {
 	if seq == 0 {
 		return Head{}, nil

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/core/text"
 )
 
-// maxLine is the longest line of an export in bytes: 64 MiB.
+// maxLine is the maximum length in bytes of a line of an export: 64 MiB.
 const maxLine = 64 << 20
 
 // ExportError locates an error in an export.
@@ -34,20 +34,20 @@ func (e *ExportError) Error() string { return fmt.Sprintf("line %d: %v", e.Line,
 // Unwrap returns the cause, which is a CorruptError if the line belongs to an event.
 func (e *ExportError) Unwrap() error { return e.Cause }
 
-// ExportOptions are the trusted keys and the checkpoints that VerifyExport compares an export
-// with.
+// ExportOptions are the trusted keys, and the checkpoints with which VerifyExport compares an
+// export.
 type ExportOptions struct {
 	// Key is the verifier key, in text form, that must have signed the export.
 	Key string
-	// Trust, if set, returns which keys may have signed, given the opaque keys and
-	// the verifier keys of the header. Without Key and Trust, the keys of the file
-	// itself are used, and Summary.KeyPinned is false.
+	// Trust, if set, returns the keys that may have signed, given the opaque keys and the verifier
+	// keys of the header. Without Key and Trust, the keys in the file are used, and
+	// Summary.KeyPinned is false.
 	Trust func(keys json.RawMessage, verifiers []string) (Trust, error)
 	// Remembered are checkpoints that the caller saw earlier. If their size lies within the
 	// export, they must agree with it.
 	Remembered []Checkpoint
 	// Visit, if set, is called once with the opaque keys of the header and a nil event, and then
-	// with each event after its verification. It must not keep the event's payload. An error ends
+	// with each event after its verification. It MUST NOT keep the event's payload. An error ends
 	// the verification.
 	Visit func(keys json.RawMessage, e *Event) error
 }
@@ -70,7 +70,7 @@ type UnknownKeyError struct {
 	Key string
 }
 
-// Error names the key.
+// Error returns the key.
 func (e *UnknownKeyError) Error() string {
 	return fmt.Sprintf("it is signed by the key %s, which is not known as a key of this gateway", e.Key)
 }
@@ -237,7 +237,7 @@ func (v *exportReader) startKeys() error {
 	for i := range known.list {
 		known.list[i].loose = loose
 	}
-	// One of the known keys may hand over to the others in the export.
+	// One of the known keys may be replaced by the others in the export.
 	if !slices.ContainsFunc(h.Verifiers, known.knows) {
 		return &ExportError{Line: 1, Cause: &UnknownKeyError{Key: h.Verifiers[0]}}
 	}
@@ -334,7 +334,8 @@ func (v *exportReader) checkSeal(t *exportTrailer) error {
 	return v.compareSeal(have, n.Text)
 }
 
-// compareSeal returns the part of the export that differs from the seal.
+// compareSeal returns an error that describes the first difference between the export and the
+// seal.
 func (v *exportReader) compareSeal(have sealed, text string) error {
 	if have.text() == text {
 		return nil
@@ -358,8 +359,8 @@ func (v *exportReader) compareSeal(have sealed, text string) error {
 	return errors.New("trailer: the seal does not match")
 }
 
-// checkLast verifies the trailer's checkpoint: it must cover the last event,
-// so that an older one cannot hide a rollback.
+// checkLast verifies the trailer's checkpoint. It must cover the last event, so that an older
+// checkpoint cannot hide a rollback.
 func (v *exportReader) checkLast(content string) error {
 	cp, err := ParseCheckpoint(content, v.header.Gateway, v.walk.signers)
 	if err != nil {
@@ -375,8 +376,8 @@ func (v *exportReader) checkLast(content string) error {
 	return nil
 }
 
-// decodeLine reads a canonical JSON line into a struct; the line must equal the encoding of the
-// struct.
+// decodeLine decodes a canonical JSON line into a struct. The line must equal the encoding of
+// the struct.
 func decodeLine(line []byte, into any) error {
 	dec := json.NewDecoder(bytes.NewReader(line))
 	dec.DisallowUnknownFields()

@@ -6,9 +6,9 @@
 // All files are in one directory of mode 0700. Identities are URI names spiffe://<trust
 // domain>/...; a common name is never used as an identity.
 //
-// keys.store must state where the keys are, and a mismatch is an error. If keys in files were
-// accepted with the setting tpm, operators would rely on a protection that does not exist; with the
-// setting file, the next rotation would write a key in plain.
+// keys.store must match the location of the keys, or opening fails. If keys in files were
+// accepted with the setting tpm, operators would rely on a protection that does not exist. With
+// the setting file, the next rotation would write a key in plain text.
 package ca
 
 import (
@@ -37,8 +37,8 @@ const (
 	RootLife    = 10 * 365 * 24 * time.Hour
 	IssuingLife = 365 * 24 * time.Hour
 	LeafLife    = 24 * time.Hour
-	// skew is how far a certificate starts in the past, so that a peer with a slow clock accepts
-	// it.
+	// skew is how far the validity of a certificate starts in the past, so that a peer with a slow
+	// clock accepts the certificate.
 	skew = 5 * time.Minute
 )
 
@@ -47,9 +47,9 @@ func Loopback() []string { return []string{"localhost", "127.0.0.1", "::1"} }
 
 // Options are the settings of an authority.
 type Options struct {
-	// TrustDomain is a lower-case DNS name. It cannot change once the authority exists. "" is the
-	// domain of the existing authority; a new one gets its own name from the digest of its root's
-	// public key: palyra-0f1e2d3c4b5a6978.internal.
+	// TrustDomain is a lower-case DNS name. It cannot change once the authority exists. "" means
+	// the domain of the existing authority. The default for a new authority is a name from the
+	// digest of its root's public key: palyra-0f1e2d3c4b5a6978.internal.
 	TrustDomain string
 	// ServerHosts are the names and addresses, in addition to loopback, for which server
 	// certificates may be issued.
@@ -72,7 +72,7 @@ type Authority struct {
 	rand   io.Reader
 	// module is nil if the keys are files.
 	module Module
-	// sealing is true while keys are moved into the module; plain means that a key other than the
+	// sealing is true while keys are moved into the module. plain is true if a key other than the
 	// root's was found in a file.
 	sealing, plain bool
 	root           pair
@@ -181,7 +181,7 @@ func isEmpty(dir string) (bool, error) {
 	return len(entries) == 0, err
 }
 
-// create creates everything in a sibling directory and renames it, so that a crash leaves no
+// create creates all files in a sibling directory and renames it, so that a crash leaves no
 // partial authority.
 func (a *Authority) create() error {
 	parent := filepath.Dir(a.dir)

@@ -22,7 +22,7 @@ const (
 	journalFile     = "journal.key"
 	journalPastFile = "journal-past"
 	// journalKeysFile has the public keys with their certificates and sizes. journalNextFile has a
-	// key that is not the current one yet.
+	// key that is not yet the current one.
 	journalKeysFile = "journal-keys.json"
 	journalNextFile = "journal-next.json"
 )
@@ -72,8 +72,8 @@ func (a *Authority) readKeyChain(path string) (crypto.Signer, []*x509.Certificat
 	return key, chain, err
 }
 
-// ReadRoot reads the root certificate of the authority in a directory. It does not require or check
-// the root's key.
+// ReadRoot reads the root certificate of the authority in a directory. It neither requires nor
+// checks the root's key.
 func ReadRoot(dir string) (*x509.Certificate, error) {
 	path := filepath.Join(dir, rootFile)
 	text, err := keyfile.Read(path)
@@ -125,7 +125,7 @@ func (a *Authority) parseKeyChain(text []byte) (crypto.Signer, []*x509.Certifica
 	return key, chain, nil
 }
 
-// ParseChain reads one or more certificates in PEM and nothing else.
+// ParseChain parses one or more certificates in PEM. Any other content is an error.
 func ParseChain(text []byte) ([]*x509.Certificate, error) {
 	var chain []*x509.Certificate
 	for {

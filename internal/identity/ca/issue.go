@@ -19,10 +19,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// maxCSR is the largest certificate request that is read: 16 KiB.
+// maxCSR is the maximum size of a certificate request: 16 KiB.
 const maxCSR = 16 << 10
 
-// Issued is a certificate that was issued.
+// Issued is an issued certificate.
 type Issued struct {
 	// Chain is the certificate and its issuer, without the root.
 	Chain []*x509.Certificate
@@ -103,8 +103,8 @@ func (a *Authority) IssueSession(csr []byte, deviceID string, life time.Duration
 	return a.issueDevice(pub, deviceID, life)
 }
 
-// ReissueDevice certifies a key for the device with this ULID without a request, which would prove
-// possession of the private key: the caller MUST ensure that the key is the device's.
+// ReissueDevice certifies a key for the device with this ULID without a request. Without the
+// request's proof of possession, the caller MUST ensure that the key is the device's.
 func (a *Authority) ReissueDevice(pub crypto.PublicKey, deviceID string) (Issued, error) {
 	if err := strongKey(pub); err != nil {
 		return Issued{}, err
@@ -120,9 +120,8 @@ func (a *Authority) issueDevice(pub crypto.PublicKey, deviceID string, life time
 	}, pub, life)
 }
 
-// notaryCertificate certifies an Ed25519 key for signing attestations; the
-// chain ends with the root. It is valid as long as the issuing certificate. The
-// caller holds a.mu.
+// notaryCertificate certifies an Ed25519 key for signing attestations. The chain ends with the
+// root. The certificate is valid as long as the issuing certificate. The caller holds a.mu.
 func (a *Authority) notaryCertificate(pub ed25519.PublicKey) ([]*x509.Certificate, error) {
 	issued, err := a.issueLocked(&x509.Certificate{
 		URIs:        []*url.URL{a.id(notaryPath + "1")},

@@ -33,17 +33,17 @@ type journalKeys struct {
 	next nextJournalKey
 }
 
-// JournalKey is a checkpoint key with the certificate that vouches for it.
+// JournalKey is a checkpoint key with its certificate.
 type JournalKey struct {
 	// Verifier is the public key for note.NewVerifier.
 	Verifier string
 	// Chain is the certificate and its issuer, without the root.
 	Chain []*x509.Certificate
-	// CertifiedAt is when the key was certified. Verifiers check the certificate at that time and
-	// not now: the key may sign longer than it is valid.
+	// CertifiedAt is the time of the certification. Verifiers check the certificate at that time,
+	// not at the current time: the key may sign longer than the certificate is valid.
 	CertifiedAt time.Time
 	// First and Last are the smallest and largest tree size that the key signs. Last is 0 if the
-	// range is open.
+	// range has no upper bound.
 	First, Last int64
 }
 
@@ -65,7 +65,7 @@ type nextJournalKey struct {
 	Key    storedJournalKey `json:"key"`
 }
 
-// JournalSigner returns the text of the key that signs checkpoints, for
+// JournalSigner returns the text of the current signing key for checkpoints, for
 // note.NewSigner. It is a secret.
 func (a *Authority) JournalSigner() string {
 	a.mu.Lock()
@@ -73,8 +73,8 @@ func (a *Authority) JournalSigner() string {
 	return a.journal.signer
 }
 
-// JournalVerifiers returns the public keys of checkpoints, for
-// note.NewVerifier: the current one first, earlier ones after it.
+// JournalVerifiers returns the public keys of checkpoints, for note.NewVerifier, the current
+// one first.
 func (a *Authority) JournalVerifiers() []string {
 	var list []string
 	for _, k := range a.JournalKeys() {
@@ -133,8 +133,8 @@ func (a *Authority) PendingJournalKey() string {
 }
 
 // AdoptJournalKey makes the next key the current one. The previous key signed tree sizes up to
-// last. The file of the next key is removed last, so that AdoptJournalKey can be called again after
-// a crash in between.
+// last. The file of the next key is removed last, so that the call can be repeated after a
+// crash.
 func (a *Authority) AdoptJournalKey(last int64) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -206,8 +206,8 @@ func (a *Authority) certifyJournalKey(verifier string) (JournalKey, error) {
 	return JournalKey{Verifier: verifier, Chain: issued.Chain, CertifiedAt: at}, nil
 }
 
-// journalPublic reads the public key in a verifier's text: the name, the hash,
-// and base64 of one byte for the algorithm and the key.
+// journalPublic returns the public key in a verifier's text: the name, the hash, and base64 of
+// one byte for the algorithm and the key.
 func journalPublic(verifier string) (ed25519.PublicKey, error) {
 	if _, err := note.NewVerifier(verifier); err != nil {
 		return nil, err
@@ -268,7 +268,7 @@ func (a *Authority) writeJournalKey(dir, signer, verifier string) error {
 	return keyfile.Write(filepath.Join(dir, journalFile), []byte(strings.TrimSpace(text)+"\n"+verifier+"\n"))
 }
 
-// writeJournalPast writes the file from which an older release reads the earlier keys.
+// writeJournalPast writes the file from which older releases read the earlier keys.
 func writeJournalPast(dir string, known []JournalKey) error {
 	var text strings.Builder
 	for _, k := range known[1:] {
@@ -383,7 +383,7 @@ func ReadJournalKeys(dir string) ([]JournalKey, error) {
 	var known []JournalKey
 	for _, text := range append([]string{verifier}, strings.Fields(string(past))...) {
 		if slices.ContainsFunc(known, func(k JournalKey) bool { return k.Verifier == text }) {
-			continue // a crash while a key was adopted left it in both places
+			continue // a crash during the adoption of a key left it in both places
 		}
 		k := JournalKey{Verifier: text}
 		if i := slices.IndexFunc(list, func(s storedJournalKey) bool { return s.Verifier == text }); i >= 0 {
@@ -396,8 +396,8 @@ func ReadJournalKeys(dir string) ([]JournalKey, error) {
 	return known, nil
 }
 
-// readJournalKey reads the key that signs: its private text, which may be sealed, and
-// its verifier.
+// readJournalKey reads the signing key: its private text, which may be sealed, and its
+// verifier.
 func readJournalKey(path string) (text, verifier string, err error) {
 	data, err := keyfile.Read(path)
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 // Module is hardware that stores keys, such as a TPM. It returns a key or secret as one PEM block
 // that only the same hardware can use.
 type Module interface {
-	// Name is the device.
+	// Name returns the name of the device.
 	Name() string
-	// Prove refuses a module that lacks a required operation, with the reason.
+	// Prove returns an error with the reason if the module lacks a required operation.
 	Prove() error
 	// NewKey creates a P-256 key that never leaves the module. Key opens the key again, and returns
 	// an error if the module cannot use it.
@@ -53,7 +53,7 @@ func (a *Authority) newP256() (crypto.Signer, error) {
 	return moduleKey{key, text}, nil
 }
 
-// keyText returns the file content for a key. With a module, no key is written in plain.
+// keyText returns the file content for a key. With a module, no key is written in plain text.
 func (a *Authority) keyText(key crypto.Signer) ([]byte, error) {
 	if k, ok := key.(moduleKey); ok {
 		return k.text, nil
@@ -100,7 +100,8 @@ func (a *Authority) openKey(block *pem.Block, public crypto.PublicKey) (crypto.S
 	return ed25519.NewKeyFromSeed(seed), nil
 }
 
-// errElsewhere marks a key that no file holds, in an authority of files.
+// errElsewhere is the error for a key that is in a TPM, in an authority that stores keys in
+// files.
 var errElsewhere = reason.Errorf(reason.ConfigInvalid, "the key is in a TPM, and keys.store is \"file\"").
 	WithRemedy("Set keys.store to \"tpm\": a key that is in a TPM does not come out again.")
 
@@ -133,8 +134,8 @@ func (a *Authority) signerText(signer string) (string, error) {
 	return string(text), err
 }
 
-// openSigner returns the private text of a checkpoint key, and proves that it belongs
-// to the verifier.
+// openSigner returns the private text of a checkpoint key. It checks that the text belongs to
+// the verifier.
 func (a *Authority) openSigner(text, verifier string) (signer string, err error) {
 	v, err := note.NewVerifier(verifier)
 	if err != nil {

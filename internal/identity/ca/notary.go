@@ -38,20 +38,20 @@ func (a *Authority) Notary() NotaryKey {
 	return a.notary
 }
 
-// PastNotaries returns the earlier certificates, oldest first, for the key
-// set that verifies old attestations.
+// PastNotaries returns the earlier certificates, oldest first, for the key set that verifies
+// old attestations.
 func (a *Authority) PastNotaries() []NotaryKey {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.past)
 }
 
-// retireGrace lets a rotated key finish pending signatures: it counts as retired this long after
-// the rotation.
+// retireGrace is the time from a rotation to the retirement of the rotated key, so that it can
+// finish pending signatures.
 const retireGrace = time.Minute
 
-// RotateNotary creates a new notary key and retires the current one, whose certificate is kept. The
-// caller passes the new key to its notary immediately.
+// RotateNotary creates a new notary key and retires the current one, whose certificate is kept.
+// The caller MUST pass the new key to its notary immediately.
 func (a *Authority) RotateNotary() (NotaryKey, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// makeRoot creates the root in memory. Its name contains the trust domain to distinguish the roots
-// of two gateways; no check depends on it.
+// makeRoot creates the root in memory. Its name contains the trust domain, to distinguish the
+// roots of two gateways. No check depends on the name.
 func (a *Authority) makeRoot() error {
 	key, err := a.newP256()
 	if err != nil {
@@ -63,7 +63,8 @@ func ownDomain(root crypto.PublicKey) (string, error) {
 	return "palyra-" + hex.EncodeToString(digest[:8]) + ".internal", nil
 }
 
-// checkRoot takes the trust domain from the root unless it is configured.
+// checkRoot sets the trust domain from the root unless it is configured, and refuses another
+// trust domain.
 func (a *Authority) checkRoot() error {
 	if uris := a.root.cert.URIs; a.domain == "" && len(uris) == 1 && lowerDomain(uris[0].Host) {
 		a.domain = uris[0].Host
@@ -117,8 +118,8 @@ func (a *Authority) makeIssuing(dir string) error {
 	return nil
 }
 
-// permitted returns the name constraints for servers: the configured names,
-// all of IPv4 loopback, and each configured address alone.
+// permitted returns the name constraints for servers: the configured names, all IPv4 loopback
+// addresses, and each configured address by itself.
 func (a *Authority) permitted() (dns []string, ips []*net.IPNet) {
 	ips = []*net.IPNet{{IP: net.IPv4(127, 0, 0, 0).To4(), Mask: net.CIDRMask(8, 32)}}
 	for _, h := range a.hosts {
@@ -136,8 +137,8 @@ func (a *Authority) permitted() (dns []string, ips []*net.IPNet) {
 	return dns, ips
 }
 
-// renewIssuing replaces the intermediate when it is old, or when it permits other hosts than the
-// configured ones. The caller holds a.mu.
+// renewIssuing replaces the intermediate if it is old, or if its permitted hosts differ from
+// the configured ones. The caller holds a.mu.
 func (a *Authority) renewIssuing() error {
 	dns, ips := a.permitted()
 	c := a.issuing.cert
@@ -150,7 +151,7 @@ func (a *Authority) renewIssuing() error {
 	return a.makeIssuing(a.dir)
 }
 
-// renewAt returns the time at which two thirds of a certificate's life are over.
+// renewAt returns the time at which two thirds of a certificate's lifetime are over.
 func renewAt(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 3 * 2)
 }

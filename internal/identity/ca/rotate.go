@@ -12,9 +12,9 @@ func (a *Authority) Issuing() *x509.Certificate {
 	return a.issuing.cert
 }
 
-// RotateIssuing creates a new issuing intermediate now. Key and certificate are one file, replaced
-// by one rename. Certificates issued by the old one stay valid until they end: each is presented
-// with its issuer.
+// RotateIssuing creates a new issuing intermediate now. Key and certificate are in one file,
+// which is replaced by one rename. Certificates issued by the old intermediate remain valid
+// until they expire, because each is presented with its issuer.
 func (a *Authority) RotateIssuing() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

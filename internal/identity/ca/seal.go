@@ -12,18 +12,18 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// Keys are moved into a module in one step, so that after a crash either none or all have moved:
-// the new files are created in a sibling directory, which is renamed when it is complete. That is
-// the point of no return. From then on the next Open, or Seal, moves each file over the old one.
+// Keys are moved into a module in one step, so that after a crash either all or none have
+// moved. The new files are created in a sibling directory, which is renamed when it is
+// complete. After this rename, the next Open or Seal moves each new file over the old one.
 const (
 	sealingSuffix = ".sealing"
 	sealedSuffix  = ".sealed"
 )
 
-// Seal moves the keys of an existing authority into o.Module: the seeds of notary and journal are
-// sealed, and the module creates a new issuing key. The root stays unchanged, because a key that
-// was in a file gains nothing from a second copy. moved is false if the keys had already been
-// moved.
+// Seal moves the keys of an existing authority into o.Module: it seals the seeds of notary and
+// journal, and the module creates a new issuing key. The root stays unchanged, because sealing
+// does not protect a key that was already in a file. moved is false if the keys had already
+// been moved.
 func Seal(dir string, o Options) (moved bool, err error) {
 	a, err := newAuthority(dir, o)
 	if err != nil {
@@ -120,7 +120,7 @@ func checkSealed(dir string) error {
 		WithRemedy("Start palyrad, or run `palyrad keys seal` again: either ends it.")
 }
 
-// The places of keys.
+// The locations of keys.
 const (
 	PlaceFile = "file"
 	PlaceTPM  = "tpm"
@@ -130,7 +130,7 @@ const (
 type KeyPlace struct {
 	// Key is root, issuing, notary, journal or operator.
 	Key string
-	// Place is one of the places.
+	// Place is PlaceFile or PlaceTPM.
 	Place string
 	// Detail names the file (below the state directory) with its mode, or the TPM, and describes
 	// its content.
@@ -150,8 +150,8 @@ func (a *Authority) Places() []KeyPlace {
 	return places
 }
 
-// place describes the location of a key that has no separate file: inside the module, or sealed for
-// it. With a module, only the root may be a file.
+// place describes the location of a key: inside the module, sealed for the module, or in a
+// file. With a module, only the root may be in a file.
 func (a *Authority) place(name, file string, key any) KeyPlace {
 	_, inside := key.(moduleKey)
 	switch {
@@ -170,7 +170,7 @@ func FilePlace(name, dir, file string) KeyPlace {
 	switch {
 	case err != nil:
 		shown += ", which cannot be looked at"
-	case runtime.GOOS != "windows": // which has no modes
+	case runtime.GOOS != "windows": // Windows has no modes
 		shown += fmt.Sprintf(", mode %04o", info.Mode().Perm())
 	}
 	return KeyPlace{name, PlaceFile, shown}

@@ -21,12 +21,12 @@ func (a *Authority) VerifyDevice(chain []*x509.Certificate) (deviceID string, er
 	return a.verifyDevice(chain, a.now())
 }
 
-// RenewableFor is how long after its end a device's certificate may still be renewed.
+// RenewableFor is how long after its expiry a device's certificate may still be renewed.
 const RenewableFor = 30 * 24 * time.Hour
 
 // VerifyExpired verifies that a chain belongs to a device of this gateway and expired at most
-// RenewableFor ago. It must be used only for the renewal of that certificate. A certificate that
-// has not expired is refused as well.
+// RenewableFor ago. It MUST be used only for the renewal of that certificate. It also refuses a
+// certificate that has not expired.
 func (a *Authority) VerifyExpired(chain []*x509.Certificate) (deviceID string, err error) {
 	if len(chain) == 0 {
 		return a.verifyDevice(chain, a.now())
@@ -59,8 +59,8 @@ func (a *Authority) verifyDevice(chain []*x509.Certificate, at time.Time) (devic
 	return a.DeviceID(chain[0])
 }
 
-// DeviceID reads the device's ULID from the only name of a certificate. It does not verify the
-// certificate.
+// DeviceID returns the device's ULID from the only name of a certificate. It does not verify
+// the certificate.
 func (a *Authority) DeviceID(c *x509.Certificate) (string, error) {
 	if len(c.URIs) != 1 || len(c.DNSNames)+len(c.IPAddresses)+len(c.EmailAddresses) > 0 {
 		return "", reason.Errorf(reason.Unauthenticated, "the client certificate does not have exactly one URI name")
@@ -81,10 +81,10 @@ func deviceName(u *url.URL, domain string) (string, bool) {
 	return id, err == nil && parsed.String() == id
 }
 
-// ServerTLS returns the TLS settings of the gateway's listeners: TLS 1.3, a certificate for hosts
-// that renews itself, and a client certificate that is verified if one is given. Every handshake
-// with a client certificate calls allow with its chain; an error ends the handshake. Session
-// resumption is disabled, so that a revoked device cannot reconnect with an old ticket.
+// ServerTLS returns the TLS configuration of the gateway's listeners: TLS 1.3, a certificate
+// for hosts that renews itself, and optional client certificates, which are verified. Every
+// handshake with a client certificate calls allow with its chain; an error ends the handshake.
+// Session resumption is disabled, so that a revoked device cannot reconnect with an old ticket.
 func (a *Authority) ServerTLS(hosts []string, allow func(chain []*x509.Certificate) error) (*tls.Config, error) {
 	if allow == nil {
 		return nil, errors.New("making server TLS settings: the check of client certificates is missing")
@@ -118,9 +118,10 @@ func (a *Authority) ServerTLS(hosts []string, allow func(chain []*x509.Certifica
 	}, nil
 }
 
-// RenewalTLS is ServerTLS that also accepts a device whose certificate VerifyExpired accepts, when
-// expired returns nil for its chain. A server that uses it MUST verify the certificate of each
-// request again: the handshake alone does not prove current validity.
+// RenewalTLS is ServerTLS that also accepts a device with an expired certificate, if
+// VerifyExpired accepts it and expired returns nil for its chain. A server that uses it MUST
+// verify the certificate of each request again: the handshake alone does not prove current
+// validity.
 func (a *Authority) RenewalTLS(hosts []string, allow, expired func(chain []*x509.Certificate) error) (*tls.Config, error) {
 	cfg, err := a.ServerTLS(hosts, allow)
 	if err != nil {
@@ -129,8 +130,8 @@ func (a *Authority) RenewalTLS(hosts []string, allow, expired func(chain []*x509
 	if expired == nil {
 		return nil, errors.New("making server TLS settings: the check of expired client certificates is missing")
 	}
-	// crypto/tls refuses an expired certificate before any callback. Without its check,
-	// VerifyConnection remains; possession of the key is proven either way.
+	// crypto/tls refuses an expired certificate before any callback. With its check disabled,
+	// VerifyConnection verifies the certificate; the handshake still proves possession of the key.
 	strict := cfg.VerifyConnection
 	cfg.ClientAuth = tls.RequestClientCert
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
@@ -142,7 +143,7 @@ func (a *Authority) RenewalTLS(hosts []string, allow, expired func(chain []*x509
 	return cfg, nil
 }
 
-// serverCertificate renews itself in a handshake for which it is too old.
+// serverCertificate renews the certificate in a handshake if it is too old.
 type serverCertificate struct {
 	authority *Authority
 	hosts     []string
@@ -164,14 +165,15 @@ func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 		return next, nil
 	}
 	if s.cert != nil && now.Before(s.cert.Leaf.NotAfter) {
-		// A full disk must not lock out the operators, who have to free the space.
+		// With a full disk, operators must still be able to connect, because they have to free space.
 		return s.cert, nil
 	}
 	return nil, err
 }
 
-// ClientTLS returns the TLS settings of a client that trusts only the given root. get is called at
-// each handshake to get the client's certificate. It is nil for a client without a certificate.
+// ClientTLS returns the TLS configuration of a client that trusts only the given root. get
+// returns the client's certificate at each handshake. It is nil for a client without a
+// certificate.
 func ClientTLS(root *x509.Certificate, serverName string, get func() (*tls.Certificate, error)) *tls.Config {
 	roots := x509.NewCertPool()
 	roots.AddCert(root)

@@ -1,5 +1,5 @@
-// Package identitytest has an identity.Store in memory for tests of other packages,
-// and the suite that every identity.Store must pass.
+// Package identitytest has an identity.Store in memory for tests of other packages, and the
+// test suite of identity.Store.
 package identitytest
 
 import (
@@ -22,7 +22,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// Store is an identity.Store in memory that keeps the events it was given.
+// Store is an identity.Store in memory that records the events.
 type Store struct {
 	mu      sync.Mutex
 	members map[access.Principal]access.Member
@@ -162,7 +162,7 @@ func (s *Store) check(c identity.Change) error {
 	return nil
 }
 
-// RunStore is the test suite of every store. events counts the journaled events.
+// RunStore is the test suite of every store. events returns the number of journaled events.
 func RunStore(t *testing.T, store identity.Store, events func() int) {
 	ctx := t.Context()
 	at := time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)

@@ -1,9 +1,9 @@
-// Package keptkey is a private key of a credential bundle (its certificate's key or its presence
-// key) that is not stored in a plain file: it is in the keyring of the user's session, or sealed
-// with a passphrase.
+// Package keptkey handles private keys of credential bundles (the certificate's key or the
+// presence key) that are not stored in plain files. Such a key is in the keyring of the user's
+// session, or sealed with a passphrase.
 //
-// The bundle records where the key is, not the store: a person who can write the state directory
-// can create any certificate anyway.
+// The bundle, and not the store, records where the key is: a person who can write the state
+// directory can create any certificate anyway.
 package keptkey
 
 import (
@@ -33,7 +33,7 @@ type Kept struct {
 	Place Place `json:"place"`
 	// PublicKey is the key's public half, a SubjectPublicKeyInfo (DER, RFC 5280).
 	PublicKey []byte `json:"public_key"`
-	// Item is the name of the keyring's item.
+	// Item is the name of the item in the keyring.
 	Item string `json:"item,omitempty"`
 	// Sealed is the private key (PKCS #8) under a passphrase, with the public key as
 	// associated data.
@@ -72,7 +72,7 @@ func (k *Kept) Public() crypto.PublicKey {
 	return pub
 }
 
-// ForKeyring describes a key that is to be stored in a keyring: a "device key" or a "presence key".
+// ForKeyring describes a key to be stored in a keyring. kind is "device key" or "presence key".
 func ForKeyring(kind string, public []byte) *Kept {
 	sum := sha256.Sum256(public)
 	return &Kept{Place: InKeyring, PublicKey: public, Item: kind + " " + hex.EncodeToString(sum[:8])}
@@ -102,7 +102,7 @@ func (k *Kept) Unseal(phrase string) (crypto.Signer, error) {
 	return k.Parse(private)
 }
 
-// Parse parses the private key (PKCS #8) as retrieved from its location, and refuses one that does
+// Parse parses the private key (PKCS #8) from its location. It returns an error if the key does
 // not match the public key.
 func (k *Kept) Parse(private []byte) (crypto.Signer, error) {
 	parsed, err := x509.ParsePKCS8PrivateKey(private)

@@ -14,7 +14,8 @@ import (
 	"palyra/internal/core/text"
 )
 
-// maxText limits the provider's text repeated in a message, maxName a repeated name, in bytes.
+// maxText limits the provider's text that a message repeats, and maxName a repeated name, in
+// bytes.
 const (
 	maxText = 300
 	maxName = 100

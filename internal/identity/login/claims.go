@@ -19,11 +19,12 @@ import (
 // skew is how far the provider's clock may be ahead.
 const skew = time.Minute
 
-// maxSubject is the longest subject (OpenID Connect Core 1.0, section 2), in bytes.
+// maxSubject is the maximum length of a subject in bytes (OpenID Connect Core 1.0, section 2).
 const maxSubject = 255
 
 // Asymmetric reports whether an algorithm is permitted for tokens of other issuers. With a
-// symmetric one, the gateway's secret would suffice for signing, and with "none" no key is needed.
+// symmetric algorithm, the gateway's secret would be sufficient for signing; "none" requires no
+// key at all.
 func Asymmetric(algorithm string) bool {
 	return slices.Contains([]string{
 		oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
@@ -126,7 +127,7 @@ func (s *Service) checkAge(c Claims) error {
 // Claims are a token's claims, by name.
 type Claims map[string]json.RawMessage
 
-// Text returns a claim that is a string, or "" for any other.
+// Text returns a claim that is a string, or "" for any other claim.
 func (c Claims) Text(name string) (text string) {
 	if json.Unmarshal(c[name], &text) != nil {
 		return ""
@@ -167,7 +168,7 @@ func (s *Service) person(subject string, c Claims) (vouched, error) {
 		return v, refused("the claim %s is %q, which is not a valid name of a member: 1 to 63 of a-z, 0-9, '.', '_', '-'", s.UsernameClaim, text.Ellipsis(v.name, maxName)).
 			WithRemedy("An administrator chooses another claim for oidc.username_claim, or sets oidc.username_domain for names such as ann@example.com.")
 	}
-	// Distributed claims, OpenID Connect Core 1.0, section 5.6.2.
+	// Distributed claims: OpenID Connect Core 1.0, section 5.6.2.
 	var elsewhere map[string]string
 	if json.Unmarshal(c["_claim_names"], &elsewhere) == nil && elsewhere[s.GroupsClaim] != "" {
 		return v, refused("the identity provider does not put the groups of %s into the ID token: there are too many", v.name).

@@ -21,9 +21,9 @@ import (
 // deviceGrant is the grant type of RFC 8628, section 3.4.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// The polling interval for the person's confirmation: the default if the provider does not set one,
-// and longer by slower for each slow_down answer (RFC 8628, section 3.5). The interval is never
-// shorter than fastest or longer than slowest.
+// The polling interval for the person's confirmation. usual is the default if the provider does
+// not set an interval, and each slow_down answer adds slower (RFC 8628, section 3.5). The
+// interval is never shorter than fastest or longer than slowest.
 const (
 	usual   = 5 * time.Second
 	slower  = 5 * time.Second
@@ -69,8 +69,8 @@ func (s *Service) beginDevice(ctx context.Context, p *provider, w *waiting) (Beg
 }
 
 // authorizeDevice is oauth2.Config.DeviceAuth with the client's secret and a time limit.
-// oauth2.Config.DeviceAuth sends no client secret, and its DeviceAccessToken waits in a loop; a
-// query per PollLogin needs no goroutine.
+// oauth2.Config.DeviceAuth sends no client secret. Its DeviceAccessToken waits in a loop,
+// whereas one query per PollLogin needs no goroutine.
 func (s *Service) authorizeDevice(ctx context.Context, p *provider) (a authorized, err error) {
 	secret, err := s.secret()
 	if err != nil {
@@ -121,9 +121,9 @@ type Question struct {
 	Address string
 }
 
-// Poll asks the provider whether the person has confirmed, unless the interval since the last query
-// has not passed. While the provider has no answer, wait is the recommended time until the next
-// call.
+// Poll asks the provider whether the person has confirmed, unless the interval since the last
+// query has not passed yet. While the provider has no answer, wait is the recommended time
+// until the next call.
 func (s *Service) Poll(ctx context.Context, q Question) (in identity.LoggedIn, wait time.Duration, err error) {
 	if err := s.ready(q.Address); err != nil {
 		return in, 0, err

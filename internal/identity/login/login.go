@@ -1,11 +1,11 @@
-// Package login logs in people whom an OpenID Connect provider authenticates. The gateway is the
-// provider's client: authorization codes are exchanged here, and no token ever leaves the daemon. A
-// person receives a certificate for a key that their machine created before, so that a stolen code
-// or login is useless.
+// Package login logs in people whom an OpenID Connect provider authenticates. The gateway is
+// the provider's client: it exchanges the authorization codes, and no token ever leaves the
+// daemon. A person receives a certificate for a key that their machine created before, so that
+// a stolen code or login is useless.
 //
-// A login is a code flow with PKCE (RFC 7636) whose redirect ends on the person's own machine (RFC
-// 8252, section 7.3), or a device flow (RFC 8628). Pending logins are kept only in memory, bounded,
-// and each is answered once.
+// A login is a code flow with PKCE (RFC 7636) whose redirect ends on the person's own machine
+// (RFC 8252, section 7.3), or a device flow (RFC 8628). Pending logins are kept only in memory,
+// in limited number, and each is answered once.
 package login
 
 import (
@@ -36,16 +36,18 @@ type Members interface {
 	EndLogins(ctx context.Context, issuer, subject, why string) error
 }
 
-// Mapping gives the members of a group of the provider roles.
+// Mapping assigns roles to the members of a group of the provider.
 type Mapping struct {
 	Group string
 	Roles []access.Role
 }
 
-// Config holds the dependencies of a Service. Without an Issuer it refuses every login; with one,
-// all fields except Secret, UsernameDomain, MaxAge, DeviceFlow and Now are required.
+// Config holds the dependencies of a Service. Without an Issuer, the Service refuses every
+// login. With an Issuer, all fields except Secret, UsernameDomain, MaxAge, DeviceFlow and Now
+// are required.
 type Config struct {
-	// Issuer identifies the provider, as in its ID tokens. ClientID identifies the gateway there.
+	// Issuer identifies the provider, as in its ID tokens. ClientID identifies the gateway at the
+	// provider.
 	Issuer, ClientID string
 	// Secret returns the client's secret; nil means a public client. It is called for each use, so
 	// that a new secret takes effect at once.
@@ -58,14 +60,14 @@ type Config struct {
 	Groups                        []Mapping
 	// Algorithms are the permitted signature algorithms of ID tokens, all asymmetric.
 	Algorithms []string
-	// DeviceFlow also admits people who confirm on another device.
+	// DeviceFlow also permits people to confirm on another device.
 	DeviceFlow bool
 	// MaxAge limits the age of a person's authentication at the provider; 0 means no limit.
 	MaxAge time.Duration
 	// Session is the duration of a login, at most ca.LeafLife.
 	Session time.Duration
 	Members Members
-	// Refused is called for each refusal: of an address, or of a person authenticated by the
+	// Refused is called for each refusal. source is an address, or a person authenticated by the
 	// provider.
 	Refused func(ctx context.Context, source string)
 	Log     *slog.Logger
@@ -84,7 +86,8 @@ type Service struct {
 // backoff locks out an address whose logins are refused.
 var backoff = limit.Backoff{Free: 10, First: time.Second, Longest: 5 * time.Minute, Forget: 15 * time.Minute}
 
-// New returns the service. It does not query the provider, so that a gateway starts without it.
+// New returns the service. It does not query the provider, so that a gateway can start without
+// it.
 func New(c Config) (*Service, error) {
 	c.Now = now(c.Now)
 	lockout, err := limit.NewLockout(backoff)
@@ -130,7 +133,7 @@ type Request struct {
 	Address string
 }
 
-// Begun is a login that waits for the person.
+// Begun is a started login that waits for the person.
 type Begun struct {
 	ID        string
 	ExpiresAt time.Time
@@ -183,7 +186,7 @@ func (s *Service) begin(ctx context.Context, w *waiting) (Begun, error) {
 	if w.redirect == "" {
 		return s.beginDevice(ctx, p, w)
 	}
-	// The values that bind the login are created with it and stay here.
+	// The values that bind the login were created with it, and remain in the table.
 	return Begun{ID: w.id, ExpiresAt: w.ends, AuthorizationURL: s.oauth(p, w.redirect, "").AuthCodeURL(w.state, s.authorization(w)...)}, nil
 }
 
@@ -197,7 +200,8 @@ type Answer struct {
 	Address string
 }
 
-// Complete ends a login with a browser. A login is answered once: a second answer always fails.
+// Complete completes a login with a browser. A login is answered once: a second answer always
+// fails.
 func (s *Service) Complete(ctx context.Context, a Answer) (identity.LoggedIn, error) {
 	if err := s.ready(a.Address); err != nil {
 		return identity.LoggedIn{}, err
@@ -226,8 +230,8 @@ func (s *Service) Complete(ctx context.Context, a Answer) (identity.LoggedIn, er
 	return s.admit(ctx, p, w, a.Address, token)
 }
 
-// noLogin returns the same error for a login that never existed, has ended or was already answered,
-// and for a proof of another key.
+// noLogin returns the same error for a login that never existed, has ended or was already
+// answered, and for a proof by another key.
 func noLogin() error {
 	return reason.Errorf(reason.LoginRefused, "login not found: it ended, was answered before, or belongs to another person")
 }
@@ -255,7 +259,7 @@ func (s *Service) admit(ctx context.Context, p *provider, w *waiting, address st
 	return in, nil
 }
 
-// ready refuses a login without a provider, and a locked address.
+// ready refuses all logins without a provider, and logins from a locked address.
 func (s *Service) ready(address string) error {
 	if s.Issuer == "" {
 		return reason.Errorf(reason.LoginUnavailable, "this gateway has no identity provider").

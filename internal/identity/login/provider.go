@@ -23,12 +23,12 @@ import (
 
 const (
 	// fresh is how long the provider's metadata and keys are cached: a withdrawn key verifies
-	// nothing after that. Added keys are found at once.
+	// nothing after that. Added keys are found immediately.
 	fresh = 5 * time.Minute
 	// failedFor is how long an unreachable provider is not queried again, so that strangers cannot
 	// trigger queries at will.
 	failedFor = 5 * time.Second
-	// answerTimeout bounds one answer of the provider, and maxAnswer its bytes.
+	// answerTimeout limits the time of one answer of the provider, and maxAnswer its bytes.
 	answerTimeout = 10 * time.Second
 	maxAnswer     = 1 << 20
 )
@@ -49,7 +49,8 @@ type discovery struct {
 	failedAt time.Time
 }
 
-// provider returns the provider's metadata, and reads them if the cached ones are too old.
+// provider returns the provider's metadata. It reads the metadata again if the cached copy is
+// too old.
 func (s *Service) provider(ctx context.Context) (*provider, error) {
 	select {
 	case s.found.turn <- struct{}{}:
@@ -104,8 +105,8 @@ func (s *Service) discover(ctx context.Context, now time.Time) (*provider, error
 }
 
 // authStyle returns the way in which the client sends its secret (OpenID Connect Discovery 1.0,
-// section 3: client_secret_basic unless the provider states otherwise). Trying both would use the
-// code up.
+// section 3: client_secret_basic unless the provider states otherwise). Trying both would use
+// up the code.
 func (s *Service) authStyle(supported []string) oauth2.AuthStyle {
 	if s.Secret == nil || len(supported) > 0 && !slices.Contains(supported, "client_secret_basic") {
 		return oauth2.AuthStyleInParams
@@ -113,7 +114,7 @@ func (s *Service) authStyle(supported []string) oauth2.AuthStyle {
 	return oauth2.AuthStyleInHeader
 }
 
-// checkEndpoint requires TLS, or the machine of the issuer.
+// checkEndpoint requires TLS, unless the endpoint and the issuer are on this machine.
 func (s *Service) checkEndpoint(name, endpoint string) error {
 	u, err := url.Parse(endpoint)
 	switch {
@@ -142,8 +143,9 @@ func away(err error) bool {
 		errors.As(err, &answer) && answer.Response != nil && answer.Response.StatusCode >= http.StatusInternalServerError
 }
 
-// NewClient returns a client for a provider only: no proxy, no redirect, and bounded answers. A GET
-// with an unexpected answer is an error. roots are the system's when nil.
+// NewClient returns an HTTP client for requests to a provider only: no proxy, no redirects, and
+// limited answers. A GET with a status other than 200 is an error. If roots is nil, the
+// system's roots are used.
 func NewClient(dial func(ctx context.Context, network, address string) (net.Conn, error), roots *x509.CertPool) *http.Client {
 	return &http.Client{
 		Timeout:       answerTimeout,
@@ -161,7 +163,7 @@ func NewClient(dial func(ctx context.Context, network, address string) (net.Conn
 	}
 }
 
-// bounded limits how much of an answer is read.
+// bounded limits the bytes that are read of an answer.
 type bounded struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

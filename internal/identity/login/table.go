@@ -16,11 +16,12 @@ import (
 const (
 	// life is how long a login waits for its person.
 	life = 10 * time.Minute
-	// mostOpen limits the waiting logins, and mostOfOne the logins of one address: about 12 MiB in
-	// all, and one address cannot block the others.
+	// mostOpen limits the waiting logins, and mostOfOne the logins of one address. The total is
+	// about 12 MiB, and one address cannot block the others.
 	mostOpen  = 4096
 	mostOfOne = 64
-	// maxCSR is far above a request for a key of a kind that is taken, in bytes.
+	// maxCSR is the maximum size of a certificate request in bytes, far above the size for a
+	// supported key.
 	maxCSR = 2 << 10
 )
 
@@ -29,7 +30,7 @@ type waiting struct {
 	id, address string
 	csr         []byte
 	key         crypto.PublicKey
-	// redirect is "" for a device flow, which has none of state, nonce and verifier.
+	// redirect is "" for a device flow, which has no state, nonce or verifier.
 	redirect               string
 	state, nonce, verifier string
 	ends                   time.Time
@@ -42,8 +43,8 @@ type waiting struct {
 	next, expires time.Time
 }
 
-// table holds the logins that wait. All live equally long, so the first of byAge ends
-// first.
+// table holds the waiting logins. All have the same lifetime, so that the first one of byAge
+// ends first.
 type table struct {
 	now    func() time.Time
 	mu     sync.Mutex
@@ -58,8 +59,8 @@ func newTable(now func() time.Time) *table {
 	return &table{now: now, byID: map[string]*waiting{}, ofOne: map[string]int{}, most: mostOpen, perOne: mostOfOne}
 }
 
-// add adds a login to the table and generates its secrets. If the table is full, the waiting logins
-// keep their places: otherwise a stranger could displace them.
+// add adds a login to the table and generates its secrets. If the table is full, it refuses the
+// new login: otherwise a stranger could displace waiting logins.
 func (t *table) add(w *waiting) error {
 	w.id = rand.Text()
 	if w.redirect != "" {
@@ -92,7 +93,7 @@ func tooMany(what string) error {
 		WithRemedy("Finish one that waits, or try again in %s.", life)
 }
 
-// find returns a login that still waits, nil for none.
+// find returns a login that still waits, or nil.
 func (t *table) find(id string) *waiting {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -125,7 +126,7 @@ func (t *table) remove(w *waiting) {
 	}
 }
 
-// same compares in constant time, and nothing is the same as "".
+// same compares two texts in constant time. An empty want equals no text.
 func same(want, got string) bool {
 	return want != "" && subtle.ConstantTimeCompare([]byte(want), []byte(got)) == 1
 }

@@ -8,15 +8,15 @@ import (
 	"palyra/internal/identity"
 )
 
-// question is a request for approval that Run makes. stands receives nil once people can answer it,
-// or the reason why they cannot.
+// question is a request for approval that Run makes. stands receives nil once people can answer
+// the request, or the error that prevents it.
 type question struct {
 	code   Code
 	stands chan error
 }
 
-// ask records that the secret was known, and asks people. It returns when they can
-// answer. If anything fails, the code is over: it cannot be used again.
+// ask records that the candidate proved the secret, and requests the approval. It returns when
+// people can answer the request. After any failure, the code cannot be used again.
 func (h *Host) ask(ctx context.Context, c Code) error {
 	err := h.cfg.Journal.Record(ctx, event.PairingProved, identity.Daemon().String(), c.ID, proved{
 		DeviceID: c.For.DeviceID, KeySHA256: c.KeySHA256, Address: c.Address, Name: c.For.Name, Guesses: c.Guesses,
@@ -36,12 +36,12 @@ func (h *Host) ask(ctx context.Context, c Code) error {
 	select {
 	case err := <-q.stands:
 		return err
-	case <-ctx.Done(): // people are asked all the same
+	case <-ctx.Done(): // the request for approval stays
 		return ctx.Err()
 	}
 }
 
-// wait asks one question and keeps the answer. The question is withdrawn when its code
+// wait requests one approval and stores the answer. The request is withdrawn when its code
 // ends.
 func (h *Host) wait(ctx context.Context, q question) {
 	ctx, withdraw := context.WithCancel(ctx)
@@ -65,7 +65,7 @@ func (h *Host) wait(ctx context.Context, q question) {
 	if err != nil {
 		select {
 		case q.stands <- err:
-		default: // it stood before
+		default: // it already received nil
 		}
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"palyra/internal/identity/pairing/spake2plus"
 )
 
-// Seen is a candidate's view of the gateway's end of the connection.
+// Seen is a candidate's view of the gateway's side of the connection.
 type Seen struct {
 	Exporter []byte
 	// Chain is the server's certificate chain, its own certificate first.
 	Chain []*x509.Certificate
 }
 
-// Candidate is the machine that receives a certificate, in one exchange.
+// Candidate is the machine that receives a certificate. A value is for one exchange.
 type Candidate struct {
 	key       *ecdsa.PrivateKey
 	request   []byte
@@ -46,9 +46,9 @@ func NewCandidate(key *ecdsa.PrivateKey) (*Candidate, error) {
 	return &Candidate{key: key, request: block.Bytes, deviceKey: digest, nonce: nonce}, err
 }
 
-// Trust checks a gateway's offer against the connection, and returns its CA. pinned is the SHA-256
-// of the CA from a QR code, or nil for a PIN: then the exchange proves that the CA is the
-// gateway's.
+// Trust checks a gateway's offer against the connection, and returns its CA. pinned is the
+// SHA-256 of the CA from a QR code, or nil for a PIN: the exchange then proves that the CA
+// belongs to the gateway.
 func Trust(o Offer, seen Seen, pinned []byte) (*x509.Certificate, error) {
 	ca, err := x509.ParseCertificate(o.CA)
 	if err != nil || len(seen.Chain) == 0 {
@@ -107,7 +107,8 @@ func (c *Candidate) Prove(secret, name string, o Offer, seen Seen) (Proof, error
 }
 
 // Finish checks that the gateway knows the secret, and creates the last message. On an error
-// nothing is sent: the secret differs, or the connection has a man in the middle.
+// the caller MUST NOT send anything: the secret differs, or the connection has a man in the
+// middle.
 func (c *Candidate) Finish(a Answer) (Confirmation, error) {
 	confirmation, key, err := c.prover.Finish(a.Share, a.Confirmation)
 	if err != nil {
@@ -119,7 +120,7 @@ func (c *Candidate) Finish(a Answer) (Confirmation, error) {
 	return Confirmation{Attempt: a.Attempt, Confirmation: confirmation, Nonce: c.nonce}, nil
 }
 
-// Comparison returns the six digits that the gateway displays as well; "" before Finish.
+// Comparison returns the six digits that the gateway also displays; "" before Finish.
 func (c *Candidate) Comparison() string { return c.digits }
 
 // Collection creates the request for the certificate on a connection.
@@ -131,5 +132,5 @@ func (c *Candidate) Collection(exporter []byte) (Collection, error) {
 	return Collection{Request: c.request, Signature: signature}, nil
 }
 
-// KeySHA256 is the fingerprint of the candidate's key, as displayed to people.
+// KeySHA256 returns the fingerprint of the candidate's key, as displayed to people.
 func (c *Candidate) KeySHA256() string { return fmt.Sprintf("sha256:%x", c.deviceKey) }

@@ -21,8 +21,8 @@ type Kind string
 const (
 	// PIN is eight digits that a person types.
 	PIN Kind = "pin"
-	// QR is a picture, or the link in it, with the gateway's address, the
-	// fingerprint of its CA and a token of 128 bits.
+	// QR is an image, or the link in it, with the gateway's address, the fingerprint of its CA and
+	// a token of 128 bits.
 	QR Kind = "qr"
 )
 
@@ -66,8 +66,8 @@ const (
 type Code struct {
 	ID   string
 	Kind Kind
-	// For is the recipient of the device. Its Request and Name come from the candidate, once one
-	// exists.
+	// For is the recipient of the device. Its Request and Name come from the candidate, if one has
+	// proved the secret.
 	For       identity.Pairing
 	CreatedAt time.Time
 	ExpiresAt time.Time

@@ -10,9 +10,10 @@ import (
 	"palyra/internal/identity"
 )
 
-// Collect returns the certificate to the candidate of an approved pairing. Its first call creates
-// the device: a candidate that disappeared leaves none behind. A repeated call returns the same
-// certificate; after a restart of the gateway, another one for the same device and key.
+// Collect returns the certificate to the candidate of an approved pairing. Its first call
+// creates the device, so that a candidate that disappeared leaves no device. A repeated call
+// returns the same certificate; after a restart of the gateway, it returns another one for the
+// same device and key.
 func (h *Host) Collect(ctx context.Context, conn Connection, msg Collection) (Collected, error) {
 	key, err := requested(msg.Request)
 	if err != nil {
@@ -37,7 +38,7 @@ func (h *Host) Collect(ctx context.Context, conn Connection, msg Collection) (Co
 	return Collected{DeviceID: dev.ID, Member: dev.Principal.String(), Chain: string(cert.PEM)}, nil
 }
 
-// used finds the code that a key used.
+// used returns the code that a key used, or nil.
 func (h *Host) used(fingerprint string) *code {
 	h.mu.Lock()
 	defer h.mu.Unlock()

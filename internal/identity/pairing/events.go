@@ -58,7 +58,7 @@ type triedTimes struct {
 	first, last time.Time
 }
 
-// mostTried bounds the kinds that are counted apart.
+// mostTried limits the number of kinds that are counted separately.
 const mostTried = 256
 
 func (h *Host) note(address, code, outcome string) {
@@ -67,8 +67,8 @@ func (h *Host) note(address, code, outcome string) {
 	h.noteLocked(address, code, outcome)
 }
 
-// noteLocked counts an attempt. A code that does not exist is not named: strangers
-// choose those names.
+// noteLocked counts an attempt. It omits the id of a code that does not exist, because
+// strangers choose such ids.
 func (h *Host) noteLocked(address, code, outcome string) {
 	if h.codes[code] == nil {
 		code = ""
@@ -106,5 +106,5 @@ func (h *Host) recordTries(ctx context.Context) {
 	}
 }
 
-// addressKey is the key under which the guesses of an address count.
+// addressKey returns the key for counting the guesses from an address.
 func addressKey(address string) string { return limit.Address(address) }

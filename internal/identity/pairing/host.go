@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	// mostCodes limits the open codes, mostOfOne the codes of one creator. With MostGuesses they
-	// limit all memory that strangers can make the host use.
+	// mostCodes limits the open codes, mostOfOne the codes of one creator. Together with
+	// MostGuesses they limit all memory that strangers can make the host use.
 	mostCodes, mostOfOne = 64, 8
 	// answerWithin is the candidate's time limit for its confirmation.
 	answerWithin = 30 * time.Second
 	// collectWithin is how long a certificate waits for the candidate after the request for
-	// approval, and how long a created device may collect it again.
+	// approval. It is also how long a created device may collect the certificate again.
 	collectWithin = time.Hour
 )
 
-// wrongGuesses lock an address out. The fifth ends the code anyway.
+// wrongGuesses defines when an address is locked out. The fifth wrong guess ends the code in
+// any case.
 var wrongGuesses = limit.Backoff{Free: 3, First: 5 * time.Second, Longest: 15 * time.Minute, Forget: time.Hour}
 
 // Issuer adds devices to members. identity.Service implements it.
@@ -205,8 +206,8 @@ func (h *Host) room(maker access.Principal) error {
 		WithRemedy("End an unneeded one: `palyra pairing list`, `palyra pairing cancel ID`; each ends by itself, too.")
 }
 
-// List returns the codes that have not ended, oldest first: all, or the codes that a member created
-// or that give it a device.
+// List returns the codes that have not ended, oldest first: all codes, or the codes that a
+// member created or for which it receives the device.
 func (h *Host) List(ctx context.Context, of access.Principal, all bool) []Code {
 	h.forget(ctx)
 	h.mu.Lock()
@@ -221,8 +222,8 @@ func (h *Host) List(ctx context.Context, of access.Principal, all bool) []Code {
 	return list
 }
 
-// Cancel ends a code. A device that was already created remains. Unless all is set, the code must
-// be one that List returns for the actor.
+// Cancel ends a code. A device that was already created remains. Unless all is set, the code
+// must be one that List returns for the actor.
 func (h *Host) Cancel(ctx context.Context, by access.Principal, all bool, id string) (Code, error) {
 	h.forget(ctx)
 	h.mu.Lock()
@@ -242,8 +243,8 @@ func (h *Host) Cancel(ctx context.Context, by access.Principal, all bool, id str
 	return was, h.ended(ctx, by.String(), was, "cancelled")
 }
 
-// EndOf ends the codes that a member created or that give it a device, because the member lost
-// permissions.
+// EndOf ends the codes that a member created or for which it receives the device, because the
+// member lost permissions.
 func (h *Host) EndOf(ctx context.Context, p access.Principal) {
 	h.end(ctx, "member", func(c *code) bool { return c.hangsOn(p) && c.State != Given })
 }
@@ -257,8 +258,8 @@ func (h *Host) forget(ctx context.Context) {
 	h.end(ctx, "expired", func(c *code) bool { return now.After(c.until()) })
 }
 
-// until returns the time at which a code is removed. A used code waits for the approval, and for
-// the candidate.
+// until returns the time at which a code is removed. A used code remains longer, for the
+// approval and for the candidate.
 func (c *code) until() time.Time {
 	if c.State == Open {
 		return c.ExpiresAt

@@ -20,7 +20,7 @@ type Link struct {
 
 const linkScheme, linkHost = "palyra", "pair"
 
-// String is the link as text, about 150 bytes: "palyra://pair?address=...".
+// String returns the link as text, about 150 bytes: "palyra://pair?address=...".
 func (l Link) String() string {
 	q := url.Values{
 		"address": {l.Address}, "ca": {base64.RawURLEncoding.EncodeToString(l.CA[:])},
@@ -29,13 +29,13 @@ func (l Link) String() string {
 	return (&url.URL{Scheme: linkScheme, Host: linkHost, RawQuery: q.Encode()}).String()
 }
 
-// IsLink reports whether a text is meant as a link.
+// IsLink reports whether a text has the scheme of a link.
 func IsLink(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && u.Scheme == linkScheme
 }
 
-// ParseLink reads a link. Every field is there once, and nothing else is.
+// ParseLink parses a link. Every field must occur exactly once, and other fields are refused.
 func ParseLink(text string) (Link, error) {
 	bad := reason.Errorf(reason.InvalidInput, "this is not the link of a pairing code").
 		WithRemedy("Copy the whole line that begins with palyra://pair? from `palyra pairing code --qr`.")

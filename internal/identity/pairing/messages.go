@@ -1,6 +1,6 @@
 package pairing
 
-// Offer is the gateway's answer to Begin. It is the same for everybody.
+// Offer is the gateway's answer to Begin. It is the same for all candidates.
 type Offer struct {
 	Code string
 	Kind Kind
@@ -8,8 +8,8 @@ type Offer struct {
 	Salt []byte
 	// DeviceID is the ULID that the device will have.
 	DeviceID string
-	// CA is the gateway's root certificate, DER; ServerName the name in the
-	// server's certificate, ServerKey KeySHA256 of the key in it.
+	// CA is the gateway's root certificate in DER. ServerName is the name in the server's
+	// certificate, and ServerKey the KeySHA256 of its key.
 	CA         []byte
 	ServerName string
 	ServerKey  []byte
@@ -28,9 +28,9 @@ type Proof struct {
 }
 
 // Answer is the gateway's message. Its confirmation reveals whether the candidate's secret is
-// right.
+// correct.
 type Answer struct {
-	// Attempt names the attempt, 16 bytes.
+	// Attempt identifies the attempt, 16 bytes.
 	Attempt      []byte
 	Share        []byte
 	Confirmation []byte
@@ -42,18 +42,18 @@ type Answer struct {
 type Confirmation struct {
 	Attempt      []byte
 	Confirmation []byte
-	// Nonce is the number behind Proof.Commitment.
+	// Nonce is the number that Proof.Commitment commits to.
 	Nonce []byte
 }
 
-// Collection asks for the certificate.
+// Collection requests the certificate.
 type Collection struct {
 	Request []byte
 	// Signature is ECDSA in ASN.1 form by the candidate's key.
 	Signature []byte
 }
 
-// Collected is a certificate, or Waiting for the approval.
+// Collected is a certificate; Waiting is true if the approval is still pending.
 type Collected struct {
 	Waiting  bool
 	DeviceID string
@@ -66,6 +66,6 @@ type Collected struct {
 type Connection struct {
 	// Exporter is the connection's exporter value; see Exporter.
 	Exporter []byte
-	// Address is the other end's, without a port.
+	// Address is the address of the peer, without a port.
 	Address string
 }

@@ -22,20 +22,20 @@ type attempt struct {
 	address  string
 }
 
-// failed is the only error that a candidate receives for a failed exchange. The cause is not
-// revealed.
+// failed returns the only error that a candidate receives for a failed exchange. It does not
+// reveal the cause.
 func failed() error {
 	return reason.Errorf(reason.PairingFailed, "the pairing failed: another secret, another connection, or too late")
 }
 
-// noCode is the answer if no code is open, for any reason.
+// noCode returns the error if no code is open, for any reason.
 func noCode() error {
 	return reason.Errorf(reason.NotFound, "no such pairing code is open at this gateway: it was used, had %d wrong guesses, expired, was cancelled, or the gateway was started again", MostGuesses).
 		WithRemedy("Have another made with `palyra pairing code` where you can use the gateway.")
 }
 
-// Begin returns the open code and the gateway's data. Without an id it selects the one open PIN. It
-// stores nothing about the caller.
+// Begin returns the open code and the gateway's data. Without an id it selects the only open
+// PIN. It stores nothing about the caller.
 func (h *Host) Begin(id string) (Offer, error) {
 	c, err := h.open(id)
 	if err != nil {
@@ -81,8 +81,8 @@ func (c *code) guessable() bool {
 	return c != nil && c.State == Open && c.Guesses < MostGuesses && time.Now().Before(c.ExpiresAt)
 }
 
-// Prove processes a guess. It counts the guess for the code and for the address before it checks
-// the guess, regardless of the result.
+// Prove processes a guess. It counts the guess for the code and for the address before it
+// checks the guess, regardless of the result.
 func (h *Host) Prove(conn Connection, p Proof) (Answer, error) {
 	key, err := requested(p.Request)
 	if err != nil {
@@ -150,8 +150,8 @@ func (h *Host) begun(a *attempt, left int) (Answer, error) {
 	return Answer{Attempt: id, Share: share, Confirmation: confirmation, GuessesLeft: left}, nil
 }
 
-// Confirm ends an exchange. If the candidate knew the secret, the code is used up and people
-// receive a request for approval.
+// Confirm completes an exchange. If the candidate knew the secret, the code is used up and
+// people receive a request for approval.
 func (h *Host) Confirm(ctx context.Context, conn Connection, msg Confirmation) error {
 	a, err := h.finish(conn, msg)
 	if err != nil {
@@ -185,7 +185,7 @@ func (h *Host) finish(conn Connection, msg Confirmation) (*attempt, error) {
 	return a, nil
 }
 
-// use uses up a code for the first candidate that knew its secret.
+// use marks a code as used by the first candidate that knew its secret.
 func (h *Host) use(a *attempt, digits string) (Code, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -18,7 +18,8 @@ import (
 // The sizes of fields, in bytes.
 const (
 	exporterSize = 32
-	// commitmentSize is a SHA-256, nonceSize the number that it commits to.
+	// commitmentSize is the size of a SHA-256 commitment, nonceSize the size of the number that it
+	// commits to.
 	commitmentSize = 32
 	nonceSize      = 32
 	attemptSize    = 16
@@ -28,9 +29,9 @@ const (
 // 7.5). RFC 9266's label "EXPORTER-Channel-Binding" is for protocols without a specific label.
 const exporterLabel = "EXPORTER-palyra-pairing-v1"
 
-// Exporter is a value known only to both ends of a TLS connection: a man in the middle has two
-// connections with two values. It depends on the whole handshake, including the server's
-// certificate and its proof of the key.
+// Exporter returns a value known only to both ends of a TLS connection: a man in the middle has
+// two connections with two values. The value depends on the whole handshake, including the
+// server's certificate and its proof of the key.
 func Exporter(cs *tls.ConnectionState) ([]byte, error) {
 	if cs == nil || cs.Version < tls.VersionTLS13 {
 		return nil, reason.Errorf(reason.InvalidInput, "pairing takes TLS 1.3")
@@ -42,8 +43,7 @@ func Exporter(cs *tls.ConnectionState) ([]byte, error) {
 	return key, nil
 }
 
-// KeySHA256 is the fingerprint of a public key: SHA-256 over its
-// SubjectPublicKeyInfo.
+// KeySHA256 returns the fingerprint of a public key: SHA-256 over its SubjectPublicKeyInfo.
 func KeySHA256(public crypto.PublicKey) ([]byte, error) {
 	der, err := x509.MarshalPKIXPublicKey(public)
 	if err != nil {
@@ -56,13 +56,13 @@ func KeySHA256(public crypto.PublicKey) ([]byte, error) {
 // identities name the sides in the key derivation of SPAKE2+.
 var identities = spake2plus.Identities{Prover: "palyra-pairing-candidate", Verifier: "palyra-pairing-host"}
 
-// bound holds the values that both ends must agree on. A man in the middle makes at least one field
-// differ, and then neither side gets a key.
+// bound holds the values that both ends must agree on. With a man in the middle at least one
+// field differs, and then neither side gets a key.
 type bound struct {
 	// exporter is the exported key of the connection.
 	exporter []byte
-	// deviceKey and serverKey are KeySHA256 of the candidate's key and of the key
-	// in the server's certificate; ca is SHA-256 of the gateway's root certificate.
+	// deviceKey and serverKey are the KeySHA256 of the candidate's key and of the key in the
+	// server's certificate. ca is the SHA-256 of the gateway's root certificate.
 	deviceKey, serverKey, ca []byte
 	deviceID, code           string
 	kind                     Kind
@@ -83,10 +83,10 @@ func commit(nonce []byte) []byte {
 	return sum[:]
 }
 
-// comparison returns the six digits that both ends display. The key is bound to the whole exchange.
-// The nonce is committed to before the gateway draws its share, and revealed afterwards. A man in
-// the middle who knows the secret must therefore fix one number on each side before computing the
-// other, so that one attempt in a million succeeds.
+// comparison returns the six digits that both ends display. The key is bound to the whole
+// exchange. The candidate commits to the nonce before the gateway draws its share, and reveals
+// it afterwards. A man in the middle who knows the secret must therefore fix one number on each
+// side before computing the other, so that one attempt in a million succeeds.
 func comparison(key *spake2plus.Key, nonce []byte) (string, error) {
 	out, err := hkdf.Key(sha256.New, key.Bytes(), nonce, "palyra pairing comparison v1", 8)
 	if err != nil {
@@ -106,8 +106,8 @@ func statement(exporter []byte, deviceKey []byte) []byte {
 	return h.Sum(nil)
 }
 
-// requested reads the key from a certificate request in DER, whose signature proves that the sender
-// holds the key.
+// requested returns the key from a certificate request in DER. The signature of the request
+// proves that the sender holds the key.
 func requested(der []byte) (*ecdsa.PublicKey, error) {
 	bad := reason.Errorf(reason.InvalidInput, "the certificate request is not a PKCS #10 request of a P-256 key, signed by it").
 		WithRemedy("Pair with `palyra pair`, which makes one.")
@@ -125,5 +125,6 @@ func requested(der []byte) (*ecdsa.PublicKey, error) {
 	return key, nil
 }
 
-// maxRequest bounds a certificate request in bytes; one of a P-256 key has 200.
+// maxRequest is the maximum size of a certificate request in bytes; a request with a P-256 key
+// has 200.
 const maxRequest = 4 << 10

@@ -17,8 +17,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Assertion is the answer of an authenticator to a challenge (WebAuthn Level 3, section 5.2.2),
-// with the inputs of the challenge other than the vote itself.
+// Assertion is the answer of an authenticator to a challenge (WebAuthn Level 3, section 5.2.2).
+// It includes the inputs of the challenge other than the vote itself.
 type Assertion struct {
 	CredentialID      []byte `json:"credential_id"`
 	AuthenticatorData []byte `json:"authenticator_data"`
@@ -30,7 +30,7 @@ type Assertion struct {
 	Version int64 `json:"version,omitempty"`
 }
 
-// The layout of authenticator data (section 6.1) and the flags that are looked at.
+// The layout of authenticator data (section 6.1) and the flags that are checked.
 const (
 	authenticatorDataSize = 37
 
@@ -50,7 +50,7 @@ type clientData struct {
 }
 
 // Verify checks that a passkey signed a statement for a relying party, with its user verified
-// (section 7.2), and returns its counter. The caller checks the counter with SignCount.
+// (section 7.2), and returns its counter. The caller MUST check the counter with WentBack.
 func (a Assertion) Verify(publicKey []byte, party Party, said Statement) (signCount uint32, err error) {
 	challenge, err := Challenge(said)
 	if err != nil {

@@ -18,22 +18,22 @@ type EnrolledPayload struct {
 	Attestation string `json:"attestation"`
 	BackedUp    bool   `json:"backed_up"`
 	SignCount   uint32 `json:"sign_count"`
-	// Waits means that it proves nothing before it is confirmed.
+	// Waits is true if the passkey proves nothing until it is confirmed.
 	Waits bool `json:"waits"`
 }
 
-// ChangedPayload is of event.PasskeyConfirmed and event.PasskeyRemoved.
+// ChangedPayload is the payload of event.PasskeyConfirmed and event.PasskeyRemoved.
 type ChangedPayload struct {
 	Credential string           `json:"credential"`
 	Member     access.Principal `json:"member"`
 	// By is the member that confirmed or removed it; Host is true for the gateway's host.
 	By   access.Principal `json:"by"`
 	Host bool             `json:"host"`
-	// Proof is by a passkey of By, where it has one that counts.
+	// Proof is a proof by a passkey of By, if By has a passkey that counts.
 	Proof *Assertion `json:"proof,omitempty"`
 }
 
-// CounterPayload is of event.PasskeyCounterBack.
+// CounterPayload is the payload of event.PasskeyCounterBack.
 type CounterPayload struct {
 	Credential string           `json:"credential"`
 	Member     access.Principal `json:"member"`

@@ -6,8 +6,8 @@ import (
 	"palyra/internal/core/access"
 )
 
-// Log follows the passkeys of a gateway through its journal, and checks each proof with the
-// preceding journal entries only.
+// Log follows the passkeys of a gateway through its journal. It checks each proof only with the
+// preceding journal entries.
 type Log struct {
 	// Gateway is the expected name of the gateway in statements; "" accepts the name in the
 	// journal.
@@ -15,8 +15,8 @@ type Log struct {
 	// Whole means that the journal is read from its first event, so that a passkey without an
 	// enrolment is invalid.
 	Whole bool
-	// Verified counts the proven votes, Unknown the votes of passkeys enrolled before the first
-	// entry read.
+	// Verified counts the proven votes. Unknown counts the votes of passkeys that were enrolled
+	// before the first entry read.
 	Verified, Unknown int
 	keys              map[string]*logged
 }
@@ -27,7 +27,7 @@ type logged struct {
 	removed bool
 }
 
-// Enrolled takes in an enrolment.
+// Enrolled processes an enrolment.
 func (l *Log) Enrolled(p EnrolledPayload) error {
 	if l.Gateway != "" && p.Gateway != l.Gateway {
 		return fmt.Errorf("the passkey was enrolled at another gateway, %s", p.Gateway)
@@ -42,11 +42,10 @@ func (l *Log) Enrolled(p EnrolledPayload) error {
 	return nil
 }
 
-// Confirmed and Removed take in a change of a passkey, and check the proof that it may
-// have.
+// Confirmed processes a confirmation, and checks its proof if it has one.
 func (l *Log) Confirmed(p ChangedPayload) error { return l.changed(p, Confirm) }
 
-// Removed takes in a removal.
+// Removed processes a removal, and checks its proof if it has one.
 func (l *Log) Removed(p ChangedPayload) error { return l.changed(p, Remove) }
 
 func (l *Log) changed(p ChangedPayload, what string) error {
@@ -67,7 +66,8 @@ func (l *Log) changed(p ChangedPayload, what string) error {
 	return nil
 }
 
-// Voted checks the proof of a vote by a member; said returns the vote for the name of the gateway.
+// Voted checks the proof of a vote by a member; said returns the vote for a name of the
+// gateway.
 func (l *Log) Voted(member access.Principal, proof Assertion, said func(gateway string) Statement) error {
 	checked, err := l.check(member, proof, said)
 	switch {
@@ -81,7 +81,7 @@ func (l *Log) Voted(member access.Principal, proof Assertion, said func(gateway 
 	return nil
 }
 
-// known returns a passkey; nil for one enrolled before the first entry read.
+// known returns a passkey, or nil for a passkey that was enrolled before the first entry read.
 func (l *Log) known(credential string) (*logged, error) {
 	k := l.keys[credential]
 	if k == nil && l.Whole {
@@ -90,7 +90,7 @@ func (l *Log) known(credential string) (*logged, error) {
 	return k, nil
 }
 
-// check checks a proof; false where there is nothing to check it with.
+// check checks a proof. It returns false if the passkey is unknown.
 func (l *Log) check(by access.Principal, proof Assertion, said func(gateway string) Statement) (bool, error) {
 	k, err := l.known(Text(proof.CredentialID))
 	if err != nil || k == nil {

@@ -8,13 +8,13 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// Vote is a passkey's statement about a vote, complete as in the journal.
+// Vote is a passkey's statement about a vote, as recorded in the journal.
 type Vote struct {
-	// Gateway is the digest of the gateway's root certificate, Voter the member.
+	// Gateway is the digest of the gateway's root certificate; Voter is the member.
 	Gateway string `json:"gateway"`
 	Voter   string `json:"voter"`
-	// Approval is its ULID, Version the version of the displayed record, and CallDigest the digest
-	// of the call.
+	// Approval is the ULID of the approval, Version is the version of the displayed record, and
+	// CallDigest is the digest of the call.
 	Approval   string `json:"approval"`
 	Version    int64  `json:"version,string"`
 	CallDigest string `json:"call_digest"`
@@ -22,7 +22,7 @@ type Vote struct {
 	Decision string `json:"decision"`
 	Scope    string `json:"scope"`
 	Match    string `json:"match"`
-	// TTL is in nanoseconds, with the default filled in.
+	// TTL is in nanoseconds, with the default applied.
 	TTL     time.Duration `json:"ttl_ns,string"`
 	Uses    int64         `json:"uses,string"`
 	Reason  string        `json:"reason"`
@@ -35,7 +35,7 @@ type Change struct {
 	Gateway string `json:"gateway"`
 	// By is the member whose passkey signs.
 	By string `json:"by"`
-	// The action on Credential, whose form is Text: "confirm" or "remove".
+	// The action on Credential: "confirm" or "remove". Credential has the form of Text.
 	What       string `json:"what"`
 	Credential string `json:"credential"`
 	Nonce      []byte `json:"nonce"`

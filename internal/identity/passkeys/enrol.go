@@ -35,9 +35,9 @@ func (k *Keeper) Begin(member access.Principal) (passkey.Ceremony, error) {
 	return c, err
 }
 
-// Finish enrols the passkey that a browser created (RegistrationResponseJSON). It counts at once if
-// it is the member's first and no agent was connected yet. Otherwise it waits to be confirmed,
-// because a thief of a session could enrol one, too.
+// Finish enrols the passkey that a browser created (RegistrationResponseJSON). It counts
+// immediately if it is the member's first and no agent was ever connected. Otherwise it waits
+// for a confirmation, because a thief of a session could also enrol a passkey.
 func (k *Keeper) Finish(ctx context.Context, member access.Principal, name string, nonce []byte, credential string) (passkey.Passkey, error) {
 	party, err := k.here()
 	if err != nil {
@@ -85,8 +85,9 @@ func (k *Keeper) waits(ctx context.Context, member access.Principal) (bool, erro
 	return k.cfg.AgentConnected(ctx)
 }
 
-// Confirm makes a waiting passkey count. A member's first passkey requires a confirmation on the
-// gateway's host. A later one requires the host, another passkey of the member, or another admin.
+// Confirm makes a waiting passkey count. A member's first passkey requires a confirmation on
+// the gateway's host. A later passkey requires the host, another passkey of the member, or
+// another admin.
 func (k *Keeper) Confirm(ctx context.Context, w passkey.Word, id []byte) (passkey.Passkey, error) {
 	return k.change(ctx, w, id, passkey.Confirm)
 }
@@ -130,8 +131,8 @@ func (k *Keeper) change(ctx context.Context, w passkey.Word, id []byte, what str
 	return p, nil
 }
 
-// vouches checks that an authorisation is sufficient for a change. A member with a counting passkey
-// must use it: a stolen session has none.
+// vouches checks that an authorization is sufficient for a change. A member with a passkey that
+// counts must use one, which a thief of a session cannot do.
 func (k *Keeper) vouches(ctx context.Context, w passkey.Word, p passkey.Passkey, what string) error {
 	if w.Host {
 		return nil
@@ -165,8 +166,8 @@ func (k *Keeper) vouches(ctx context.Context, w passkey.Word, p passkey.Passkey,
 	return err
 }
 
-// mayChange applies the rules for devices: owners may change any passkey, and admins any except
-// owners'.
+// mayChange applies the rules for devices: owners may change any passkey, and admins may change
+// any passkey except those belonging to owners.
 func (k *Keeper) mayChange(actor, of access.Principal) error {
 	m, ok := k.cfg.Members.Active(actor)
 	if ok && m.Holds(access.RoleOwner) {

@@ -1,6 +1,6 @@
-// Package passkeys enrols the passkeys of members and checks their signatures. It determines which
-// passkeys count, who may make one count, and refuses a passkey that may have been copied. Package
-// passkey defines the proofs; registrations follow WebAuthn Level 3.
+// Package passkeys enrols the passkeys of members and checks their signatures. It determines
+// which passkeys count and which members can make one count, and refuses a passkey that may
+// have been copied. Package passkey defines the proofs; registrations follow WebAuthn Level 3.
 package passkeys
 
 import (
@@ -19,7 +19,7 @@ import (
 	"palyra/internal/identity/presence"
 )
 
-// noticePeriod is how long people are notified of an added, counting or removed passkey.
+// noticePeriod is how long people are notified of an added, confirmed or removed passkey.
 const noticePeriod = 7 * 24 * time.Hour
 
 // most limits the passkeys of a member.
@@ -47,7 +47,8 @@ type Config struct {
 	// Gateway is the gateway's name in statements.
 	Gateway string
 	Makes   Makes
-	// Independent reports whether no third member controls both, and neither controls the other.
+	// Independent reports whether neither member controls the other, and no third member controls
+	// both.
 	Independent func(a, b access.Principal) bool
 	// AgentConnected reports whether an agent was ever connected to the gateway.
 	AgentConnected func(ctx context.Context) (bool, error)
@@ -55,7 +56,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Keeper has the passkeys of a gateway. It is safe for concurrent use.
+// Keeper manages the passkeys of a gateway. It is safe for concurrent use.
 type Keeper struct {
 	cfg  Config
 	book *presence.Book
@@ -102,8 +103,8 @@ func (k *Keeper) at() passkey.Party {
 	return k.party
 }
 
-// Passkeys returns the passkeys of a member that were not removed, oldest first; the zero principal
-// selects all members.
+// Passkeys returns the passkeys of a member that were not removed, oldest first. The zero
+// principal selects all members.
 func (k *Keeper) Passkeys(of access.Principal) []passkey.Passkey {
 	return k.those(func(p passkey.Passkey) bool { return !p.Removed() && (of.IsZero() || p.Member == of) })
 }
@@ -133,7 +134,7 @@ func (k *Keeper) those(want func(passkey.Passkey) bool) (list []passkey.Passkey)
 	return list
 }
 
-// counting returns the passkeys of a member that are valid for this console.
+// counting returns the passkeys of a member that count for this console.
 func (k *Keeper) counting(of access.Principal) []passkey.Passkey {
 	here := k.at().ID
 	return k.those(func(p passkey.Passkey) bool { return p.Member == of && p.Counts() && p.RPID == here })
@@ -157,9 +158,9 @@ func (k *Keeper) Lost() []passkey.Passkey {
 	return k.those(func(p passkey.Passkey) bool { return p.LostAt(here) })
 }
 
-// Notices returns a principal's notices: for seven days about passkeys that were added, removed or
-// possibly copied, and as long as they apply about waiting or lost ones. A principal sees its own,
-// and an owner all.
+// Notices returns the notices for a principal. Notices about added, removed or possibly copied
+// passkeys last for seven days; notices about waiting or lost passkeys last as long as they
+// apply. A principal receives notices about its own passkeys, and an owner about all.
 func (k *Keeper) Notices(to access.Principal) (list []string) {
 	m, known := k.cfg.Members.Active(to)
 	since, here := k.cfg.Now().Add(-noticePeriod), k.at().ID
@@ -184,7 +185,7 @@ func (k *Keeper) Notices(to access.Principal) (list []string) {
 	return list
 }
 
-// short returns the prefix of an id that lets people distinguish passkeys.
+// short returns a prefix of an id with which people can distinguish passkeys.
 func short(id []byte) string {
 	text := passkey.Text(id)
 	return text[:min(len(text), 10)]
@@ -203,7 +204,8 @@ func (k *Keeper) keep(ctx context.Context, p passkey.Passkey, drafts ...event.Dr
 		drafts[i] = by
 	}
 	p.Version++
-	// Once started it completes: a disconnecting caller must not leave memory behind the store.
+	// A started change completes even if the caller disconnects: otherwise the memory could differ
+	// from the store.
 	if err := k.cfg.Store.KeepPasskey(context.WithoutCancel(ctx), p, drafts...); err != nil {
 		return err
 	}

@@ -14,8 +14,8 @@ func (k *Keeper) ChangeOf(by access.Principal, what string, id, nonce []byte) pa
 	return passkey.Change{Gateway: k.cfg.Gateway, By: by.String(), What: what, Credential: passkey.Text(id), Nonce: nonce}
 }
 
-// Challenge gives a member a number for one proof, and the options of the assertion over
-// the statement that it is part of.
+// Challenge returns the options of an assertion for a member. They contain a nonce for one
+// proof, and the challenge of the statement that includes the nonce.
 func (k *Keeper) Challenge(member access.Principal, purpose string, said func(nonce []byte) passkey.Statement) (passkey.Ceremony, error) {
 	party, err := k.here()
 	if err != nil {
@@ -38,7 +38,7 @@ func (k *Keeper) Challenge(member access.Principal, purpose string, said func(no
 	return c, err
 }
 
-// none is why a member proves nothing by a passkey.
+// none returns the error for a member without a passkey that counts.
 func (k *Keeper) none(member access.Principal) error {
 	for _, p := range k.Passkeys(member) {
 		if p.Waits {
@@ -50,8 +50,8 @@ func (k *Keeper) none(member access.Principal) error {
 		WithRemedy("Enrol one in the console, under Passkeys.")
 }
 
-// Prove checks that a member's passkey signed a statement with the nonce given for it, and stores
-// the counter. A statement is accepted once.
+// Prove checks that a member's passkey signed a statement with the nonce issued for it, and
+// stores the counter. A statement is accepted once.
 func (k *Keeper) Prove(ctx context.Context, member access.Principal, purpose string, a passkey.Assertion, said passkey.Statement) (passkey.Passkey, error) {
 	party, err := k.here()
 	if err != nil {

@@ -25,19 +25,19 @@ import (
 )
 
 // algorithms are the public key algorithms in order of preference: ES256, EdDSA, RS256. Package
-// passkey checks only signatures of these.
+// passkey supports only signatures of these.
 var algorithms = []webauthncose.COSEAlgorithmIdentifier{webauthncose.AlgES256, webauthncose.AlgEdDSA, webauthncose.AlgRS256}
 
-// leastRSA is the shortest RSA key in bits.
+// leastRSA is the minimum size of an RSA key in bits.
 const leastRSA = 2048
 
-// Makes restricts the authenticators that may be enrolled; the zero value permits all.
+// Makes restricts the authenticators that may be enrolled. The zero value permits all.
 type Makes struct {
-	// AAGUIDs are the permitted models, in the form of a UUID. If set, an authenticator must attest
-	// its model.
+	// AAGUIDs are the permitted models, in the form of a UUID. If set, an authenticator must
+	// attest its model.
 	AAGUIDs []string
-	// Roots are the certificates that must sign an attestation; nil accepts an authenticator's own
-	// description.
+	// Roots are the certificates that must have signed an attestation; nil accepts an
+	// authenticator's own statement.
 	Roots *x509.CertPool
 }
 
@@ -96,7 +96,7 @@ func descriptors(have []passkey.Passkey) (list []protocol.CredentialDescriptor) 
 	return list
 }
 
-// handle returns the id under which authenticators store a member: it reveals nothing about the
+// handle returns the id under which authenticators store a member. It reveals nothing about the
 // member.
 func handle(gateway string, member access.Principal) []byte {
 	digest := sha256.Sum256([]byte("palyra passkey user\x00" + gateway + "\x00" + member.String()))

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Life is the validity of a challenge: a person types a passphrase meanwhile.
+// Life is the validity of a challenge: a person may have to type a passphrase meanwhile.
 const Life = 2 * time.Minute
 
 const (
@@ -22,15 +22,15 @@ const (
 	maxOfDevice = 8
 )
 
-// Challenge is a number for one proof.
+// Challenge is a nonce for one proof.
 type Challenge struct {
 	Nonce [NonceSize]byte
-	// Until is its expiry unless it was used, in UTC.
+	// Until is the expiry of an unused challenge, in UTC.
 	Until time.Time
 }
 
-// Book has the challenges that are open. They live in memory alone: a restart ends
-// them. It is safe for concurrent use.
+// Book has the open challenges. They are only in memory: a restart ends them. It is safe for
+// concurrent use.
 type Book struct {
 	now func() time.Time
 
@@ -45,13 +45,14 @@ type purpose struct {
 	until            time.Time
 }
 
-// NewBook makes an empty book; now is the clock.
+// NewBook returns an empty book; now is the clock.
 func NewBook(now func() time.Time) *Book {
 	return &Book{now: now, open: map[[NonceSize]byte]purpose{}}
 }
 
-// Challenge gives a device a number for a vote on an approval, or, for "", for the
-// registration or confirmation of a key. Of too many open ones of a device the oldest ends.
+// Challenge issues a challenge to a device for a vote on an approval. An empty approval means
+// the registration or confirmation of a key. If a device has too many open challenges, the
+// oldest one ends.
 func (b *Book) Challenge(device, approval string) (Challenge, error) {
 	c := Challenge{Until: b.now().UTC().Add(Life)}
 	if _, err := rand.Read(c.Nonce[:]); err != nil {
@@ -88,8 +89,8 @@ func (b *Book) makeRoom(device string) {
 	}
 }
 
-// Redeem uses a challenge up. It refuses one that the device was not given, that was
-// given for something else, or that has ended or was used.
+// Redeem uses up a challenge. It refuses a challenge that was not issued to the device, that
+// was issued for another purpose, or that has expired or was already used.
 func (b *Book) Redeem(device, approval string, nonce []byte) error {
 	if len(nonce) != NonceSize {
 		return notProven("its number has %d bytes, not %d", len(nonce), NonceSize)

@@ -12,13 +12,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Vote is a proof's complete statement about a vote.
+// Vote is the complete statement about a vote.
 type Vote struct {
-	// Gateway is the digest of the gateway's root certificate, Device the ULID of the voter's
+	// Gateway is the digest of the gateway's root certificate; Device is the ULID of the voter's
 	// device.
 	Gateway string `json:"gateway"`
 	Device  string `json:"device"`
-	// Approval is its ULID, CallDigest the digest of the displayed call.
+	// Approval is the ULID of the approval; CallDigest is the digest of the displayed call.
 	Approval   string `json:"approval"`
 	CallDigest string `json:"call_digest"`
 	Allow      bool   `json:"allow"`
@@ -32,7 +32,7 @@ type Vote struct {
 	Nonce   []byte        `json:"nonce"`
 }
 
-// Enrolment is a proof's statement about a new key of a device.
+// Enrolment is a statement about a new key of a device.
 type Enrolment struct {
 	Gateway string `json:"gateway"`
 	Device  string `json:"device"`
@@ -41,22 +41,22 @@ type Enrolment struct {
 	Nonce     []byte `json:"nonce"`
 }
 
-// Confirmation is a proof's statement that another device's key should count.
+// Confirmation is a statement that another device's key should count.
 type Confirmation struct {
 	Gateway string `json:"gateway"`
-	// By is the device whose key signs, Device the one whose key is confirmed.
+	// By is the device whose key signs; Device is the device whose key is confirmed.
 	By        string `json:"by"`
 	Device    string `json:"device"`
 	KeySHA256 string `json:"key_sha256"`
 	Nonce     []byte `json:"nonce"`
 }
 
-// MemberConfirmation is a proof's statement about members that the gateway's host confirms.
+// MemberConfirmation is a statement about members that the gateway's host confirms.
 type MemberConfirmation struct {
 	Gateway string `json:"gateway"`
 	// By is the device whose key signs.
 	By string `json:"by"`
-	// Members are the names as the request has them.
+	// Members are the names as written in the request.
 	Members []string `json:"members"`
 	Nonce   []byte   `json:"nonce"`
 }

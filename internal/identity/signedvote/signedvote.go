@@ -1,5 +1,5 @@
-// Package signedvote is a vote signed by its voter's device, so that another party can deliver it
-// to the gateway: the carrier can neither change it nor create another.
+// Package signedvote implements votes that are signed by the voter's device, so that another
+// party can deliver them to the gateway. That party can neither change a vote nor create one.
 package signedvote
 
 import (
@@ -19,10 +19,10 @@ import (
 
 // Vote is the signed statement.
 type Vote struct {
-	// Gateway is the trust domain of the gateway that it is for.
+	// Gateway is the trust domain of the gateway for which the vote is intended.
 	Gateway  string `json:"gateway"`
 	Approval string `json:"approval_id"`
-	// Version and CallDigest identify the approval as displayed to its voter.
+	// Version and CallDigest identify the approval as displayed to the voter.
 	Version    int64     `json:"version"`
 	CallDigest string    `json:"call_digest"`
 	Allow      bool      `json:"allow"`
@@ -38,13 +38,13 @@ const (
 	skew    = time.Minute
 )
 
-// Signed is a vote with its proof, as it travels.
+// Signed is a vote with its proof, in the form in which it is sent.
 type Signed struct {
 	Vote Vote `json:"vote"`
 	// Chain is the certificate of the device and its issuers, each the base64 of its DER.
 	Chain []string `json:"chain"`
-	// Signature is base64: of the plain signature of an Ed25519 key, or of the ASN.1 signature of
-	// an ECDSA key over SHA-256 (FIPS 186-5).
+	// Signature is the base64 of the plain signature of an Ed25519 key, or of the ASN.1 signature
+	// of an ECDSA key over SHA-256 (FIPS 186-5).
 	Signature string `json:"signature"`
 }
 
@@ -82,7 +82,7 @@ func Sign(key crypto.Signer, chain []*x509.Certificate, v Vote) (Signed, error) 
 	return s, nil
 }
 
-// mostChain bounds how many certificates are read.
+// mostChain is the maximum number of certificates.
 const mostChain = 5
 
 // Parse parses a signed vote without verifying it.

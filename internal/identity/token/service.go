@@ -27,7 +27,7 @@ import (
 const (
 	// DefaultLife is the default lifetime of a token.
 	DefaultLife = 90 * 24 * time.Hour
-	// MaxLife is the longest life, MinLife the shortest.
+	// MaxLife is the maximum lifetime, MinLife the minimum.
 	MaxLife = 366 * 24 * time.Hour
 	MinLife = time.Minute
 	// MaxTokens limits the valid tokens of all members.
@@ -50,8 +50,9 @@ type Members interface {
 type Config struct {
 	Store   Store
 	Members Members
-	// Revoked reports whether a device was revoked; nil means that none ever is. A token ends with
-	// the device that created it: a thief of the device could have created tokens with it.
+	// Revoked reports whether a device was revoked; nil means that no device is ever revoked. A
+	// token ends with the device that created it, because a thief of the device could have created
+	// tokens with it.
 	Revoked func(device string) bool
 	// Now is the clock; nil means time.Now. Rand generates ids and secrets; nil means crypto/rand.
 	Now  func() time.Time
@@ -104,15 +105,15 @@ func New(ctx context.Context, c Config) (*Service, error) {
 // Request is a request for a token.
 type Request struct {
 	Name string
-	// For is the member that the token acts as: the creator, or an agent that the creator owns. The
-	// zero value means the creator.
+	// For is the member that the token acts as: the creator, or an agent that the creator owns.
+	// The zero value means the creator.
 	For access.Principal
 	// Device is the device that the creator uses for the request.
 	Device string
 	Scopes []access.Permission
-	// Addresses are the addresses from which it may be used; an empty list permits all.
+	// Addresses are the addresses from which the token may be used; an empty list permits all.
 	Addresses []netip.Prefix
-	// Life is its lifetime; 0 is DefaultLife.
+	// Life is the lifetime; 0 means DefaultLife.
 	Life time.Duration
 }
 
@@ -208,11 +209,11 @@ func checkScopes(scopes []access.Permission) error {
 	return nil
 }
 
-// loopback are the addresses of this host that no other host has.
+// loopback are the address ranges that are reachable only from this host.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// forHooks restricts a token for an agent's hook, which is stored where the agent works: it permits
-// only hook reports, and only from this host.
+// forHooks restricts a token for an agent's hook, because the token is stored where the agent
+// works. It permits only hook reports, and only from this host.
 func (t *Token) forHooks() error {
 	if !slices.Contains(t.Scopes, access.PermHookReport) {
 		return nil
@@ -236,8 +237,8 @@ func (t *Token) forHooks() error {
 	return nil
 }
 
-// checkHolder lets members create tokens for themselves and for their own agents. A token for
-// another person would allow acting in that person's name.
+// checkHolder permits members to create tokens for themselves and for their own agents. A token
+// for another person would allow its creator to act in that person's name.
 func (s *Service) checkHolder(creator, holder access.Principal) error {
 	if m, ok := s.members.Active(creator); !ok || m.Principal.Kind != access.KindUser {
 		return reason.Errorf(reason.PermissionDenied, "%s makes no tokens: only people do", creator)
@@ -293,8 +294,9 @@ func (s *Service) Token(id string) (Token, bool) {
 	return t, ok
 }
 
-// Revoke ends a token permanently. The owner of its holder, its creator and the member that it acts
-// as may revoke it, and others if they may change members (others). Revoking twice changes nothing.
+// Revoke ends a token permanently. The token's creator, the member that it acts as and the
+// owner of that member may revoke it. If others is true, the actor may revoke any token,
+// because it may change members. Revoking twice changes nothing.
 func (s *Service) Revoke(ctx context.Context, actor access.Principal, id string, others bool) (Token, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()
@@ -345,8 +347,8 @@ func (s *Service) Of(p access.Principal) []Token {
 	return slices.DeleteFunc(s.List(), func(t Token) bool { return !s.belongs(t, p) })
 }
 
-// HangingOn returns the tokens that depend on a member's permissions: tokens that act as it and
-// tokens that it created.
+// HangingOn returns the tokens that depend on a member's permissions: tokens that act as the
+// member and tokens that it created.
 func (s *Service) HangingOn(p access.Principal) []Token {
 	return slices.DeleteFunc(s.List(), func(t Token) bool { return t.Principal != p && t.CreatedBy != p || t.Revoked() })
 }
@@ -364,8 +366,9 @@ func (s *Service) OnRevoke(fn func(Token)) {
 	s.watchers = append(s.watchers, fn)
 }
 
-// Authenticate maps a token to the caller that it represents. Its errors have the reason
-// Unauthenticated. The error for an unknown token and the error for a wrong secret are the same.
+// Authenticate returns the caller that a token represents. Its errors have the reason
+// Unauthenticated. The error for an unknown token and the error for a wrong secret are the
+// same.
 func (s *Service) Authenticate(shown string, from netip.Addr) (access.Caller, error) {
 	id, secret, ok := parse(shown)
 	t, known := s.Token(id)
@@ -438,7 +441,8 @@ func (s *Service) use(id string, now time.Time) {
 	s.used[id] = now.UTC().Truncate(time.Microsecond)
 }
 
-// Flush stores when tokens were last used. The caller calls it regularly and at the end.
+// Flush stores the times of the last uses of tokens. The caller calls it regularly and at the
+// end.
 func (s *Service) Flush(ctx context.Context) error {
 	s.mu.RLock()
 	used := maps.Clone(s.used)
@@ -460,8 +464,8 @@ func (s *Service) Flush(ctx context.Context) error {
 	return nil
 }
 
-// Run stores every minute when tokens were last used, until ctx ends, and once more at the end.
-// Errors are passed to failed and do not end Run, because only a time is lost.
+// Run calls Flush every minute until ctx ends, and once more at the end. Errors are passed to
+// failed and do not end Run, because only times of use are lost.
 func (s *Service) Run(ctx context.Context, failed func(error)) error {
 	tick := time.NewTicker(usedEvery)
 	defer tick.Stop()

@@ -1,9 +1,9 @@
-// Package token implements the API's bearer credentials: for MCP clients, CI and hooks, which
+// Package token implements the API's bearer credentials, for MCP clients, CI and hooks, which
 // cannot hold a device's key.
 //
-// A token acts as one member, never beyond its scopes, and never beyond the current permissions of
-// its creator. It decides nothing: a credential that can be copied does not prove a person. Only
-// the SHA-256 of its secret is stored.
+// A token acts as one member, never beyond its scopes, and never beyond the current permissions
+// of its creator. It cannot decide approvals, because a credential that can be copied does not
+// prove a person. Only the SHA-256 of its secret is stored.
 package token
 
 import (
@@ -24,20 +24,20 @@ import (
 
 // Token is the gateway's record of a token.
 type Token struct {
-	// ID is a ULID. It is used as the id of the caller's credential in place of a device id.
+	// ID is a ULID. It identifies the caller's credential in place of a device id.
 	ID        string
 	Name      string
 	Principal access.Principal
 	CreatedBy access.Principal
-	// Device is the device with which it was created; "" for a token created before that was
-	// recorded.
+	// Device is the device with which the token was created; "" for a token created before the
+	// gateway recorded the device.
 	Device string
 	Scopes []access.Permission
-	// Addresses are the addresses from which it may be used; an empty list permits all.
+	// Addresses are the addresses from which the token may be used; an empty list permits all.
 	Addresses []netip.Prefix
 	CreatedAt time.Time
 	ExpiresAt time.Time
-	// LastUsedAt is zero for a token that was never used, and as exact as a minute.
+	// LastUsedAt is accurate to a minute; zero for a token that was never used.
 	LastUsedAt time.Time
 	// RevokedAt is zero unless the token was revoked.
 	RevokedAt time.Time
@@ -51,17 +51,17 @@ func (t Token) Revoked() bool { return !t.RevokedAt.IsZero() }
 
 // Store stores tokens.
 type Store interface {
-	// Tokens returns all tokens, revoked ones included, by ID.
+	// Tokens returns all tokens, including revoked ones, ordered by ID.
 	Tokens(ctx context.Context) ([]Token, error)
 	// AddToken and ReplaceToken make a change and its event durable completely, or not at all. They
 	// return reason.AlreadyExists and reason.NotFound. A revocation is never reverted.
 	AddToken(ctx context.Context, t Token, e event.Draft) error
 	ReplaceToken(ctx context.Context, t Token, e event.Draft) error
-	// UsedTokens stores when tokens were last used, by ID.
+	// UsedTokens stores the times of the last uses of tokens, by ID.
 	UsedTokens(ctx context.Context, at map[string]time.Time) error
 }
 
-// Prefix is the prefix of every token, by which secret scanners detect it.
+// Prefix is the prefix of every token, with which secret scanners detect tokens.
 const Prefix = "pal_"
 
 // secretBytes is the length of a secret: 256 bits.

@@ -16,12 +16,12 @@ import (
 // BlockType is the PEM type of a blob.
 const BlockType = "TPM KEY"
 
-// parentHeader names the storage root key: the digest of its public area, with the
-// number of the algorithm before it (TPM 2.0 Part 1, 16), in hex.
+// parentHeader is the header that identifies the storage root key: in hex, the number of the
+// digest algorithm and the digest of its public area (TPM 2.0 Part 1, 16).
 const parentHeader = "Parent"
 
-// blob is a key or a secret as it lies on disk. The private part is encrypted and
-// authenticated by the storage root key, over the public part as well.
+// blob is the stored form of a key or a secret. The private part is encrypted and authenticated
+// with the storage root key; the authentication also covers the public part.
 type blob struct {
 	parent  []byte
 	public  tpm2.TPM2BPublic
@@ -35,8 +35,8 @@ func (b blob) pem() []byte {
 	})
 }
 
-// parse reads a blob. The blob must match the template: a key that was not created inside the TPM,
-// or that may leave it, is refused.
+// parse parses a blob. The blob must match the template: a key that was not created inside the
+// TPM, or that may leave it, is refused.
 func parse(text []byte, template tpm2.TPMTPublic) (blob, error) {
 	b, err := parseBlock(text)
 	if err == nil {
@@ -69,7 +69,7 @@ func parseBlock(text []byte) (b blob, err error) {
 	return b, nil
 }
 
-// sized cuts off a buffer with its length before it (TPM2B).
+// sized splits off a buffer with a length prefix (TPM2B).
 func sized(data []byte) (buffer, rest []byte, err error) {
 	if len(data) < 2 || len(data)-2 < int(binary.BigEndian.Uint16(data)) {
 		return nil, nil, errors.New("it is cut off")

@@ -13,10 +13,10 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// errNoUse marks a device that is not a usable TPM.
+// errNoUse is the error for a device that is not a usable TPM.
 var errNoUse = errors.New("it cannot be used as a TPM")
 
-// refusedDevice explains why the device cannot be opened.
+// refusedDevice returns an error that explains why the device cannot be opened.
 func refusedDevice(device string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -31,7 +31,7 @@ func refusedDevice(device string, err error) error {
 }
 
 const (
-	// managed is the way on where other programs use the TPM, too.
+	// managed is the remedy if other programs also use the TPM.
 	managed = "Name the device of the kernel's resource manager in keys.tpm_device, such as /dev/tpmrm0."
 	// foreign is the remedy for keys of another TPM. They are unusable without the TPM that created
 	// them.
@@ -39,9 +39,9 @@ const (
 		"keep this state directory to verify the gateway's signatures, start a new gateway in an empty one, and issue new credentials to members."
 )
 
-// explain adds an operator's explanation to the answer of a TPM. made means that the TPM already
-// holds keys; otherwise keys can still be files. Errors that are not the TPM's own, or that an
-// operator cannot resolve, stay unchanged.
+// explain adds an explanation for the operator to an error of the TPM. made means that the TPM
+// already holds keys; otherwise keys can still be files. It returns errors that do not come
+// from the TPM, or that an operator cannot resolve, unchanged.
 func (m *Module) explain(err error, made bool) error {
 	if err == nil || reason.Of(err) != reason.Internal {
 		return err

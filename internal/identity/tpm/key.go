@@ -48,7 +48,8 @@ func (m *Module) NewKey() (signer crypto.Signer, text []byte, err error) {
 	return k, b.pem(), nil
 }
 
-// Key opens a key that NewKey made. The TPM loads it once, which proves that it can.
+// Key opens a key that NewKey created. The TPM loads the key once, which proves that it can use
+// the key.
 func (m *Module) Key(text []byte) (crypto.Signer, error) {
 	b, err := parse(text, signing)
 	if err != nil {
@@ -89,10 +90,11 @@ func (k *key) Public() crypto.PublicKey { return k.public }
 // sha256Only are the signing options of the key.
 type sha256Only struct{}
 
-// HashFunc is SHA-256.
+// HashFunc returns crypto.SHA256.
 func (sha256Only) HashFunc() crypto.Hash { return crypto.SHA256 }
 
-// Sign signs a SHA-256 digest, as DER (RFC 3279, 2.2.3). The randomness is the TPM's.
+// Sign signs a SHA-256 digest and returns DER (RFC 3279, 2.2.3). The TPM generates the
+// randomness.
 func (k *key) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	if opts == nil || opts.HashFunc() != crypto.SHA256 || len(digest) != crypto.SHA256.Size() {
 		return nil, errors.New("the key signs SHA-256 digests alone")

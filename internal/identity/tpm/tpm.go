@@ -1,13 +1,13 @@
-// Package tpm keeps keys in a TPM 2.0 (ISO/IEC 11889). P-256 keys are created inside it and never
-// leave it. It cannot sign with Ed25519, so the seeds of such keys are sealed: the files on disk
-// are useful only to the TPM that sealed them.
+// Package tpm keeps keys in a TPM 2.0 (ISO/IEC 11889). P-256 keys are created inside it and
+// never leave it. A TPM cannot sign with Ed25519, so that the seeds of such keys are sealed:
+// the files on disk are useful only to the TPM that sealed them.
 //
 // The storage root key is derived for every operation from the template of the TCG (TPM v2.0
-// Provisioning Guidance, 7.5.1), and nothing remains in the TPM afterwards. If deriving requires a
-// password, the storage root key provisioned by the system is used. Every command with a secret
-// uses a session that is salted with that key (TPM 2.0 Part 1, 19.6.13) and encrypts its
-// parameters, so that a listener on the bus learns nothing. Each blob names its storage root key: a
-// key substituted on the bus is refused.
+// Provisioning Guidance, 7.5.1), and nothing remains in the TPM afterwards. If deriving
+// requires a password, the storage root key provisioned by the system is used. Every command
+// with a secret uses a session that is salted with that key (TPM 2.0 Part 1, 19.6.13). The
+// session encrypts the command's parameters, so that a listener on the bus learns nothing. Each
+// blob names its storage root key: a key substituted on the bus is refused.
 package tpm
 
 import (
@@ -30,7 +30,7 @@ type Module struct {
 	patience time.Duration
 	// turn has a capacity of one, so that one operation runs at a time.
 	turn chan struct{}
-	// silent is true while an operation has no answer for longer than the patience.
+	// silent is true while an operation has had no answer for longer than the patience.
 	silent atomic.Bool
 }
 
@@ -38,13 +38,13 @@ type Module struct {
 // second; the gateway runs for hours without it.
 const patience = 30 * time.Second
 
-// New returns the TPM behind a device: a character device of the kernel's resource
-// manager (/dev/tpmrm0), or the Unix socket of a TPM in software. Nothing is opened.
+// New returns the TPM behind a device: a character device of the kernel's resource manager
+// (/dev/tpmrm0), or the Unix socket of a software TPM. It opens nothing.
 func New(device string) *Module {
 	return &Module{device: device, open: open, patience: patience, turn: make(chan struct{}, 1)}
 }
 
-// Name is the device.
+// Name returns the device.
 func (m *Module) Name() string { return m.device }
 
 // work is one operation on an open TPM.
@@ -55,7 +55,7 @@ type work struct {
 	public tpm2.TPMTPublic
 }
 
-// errSilent marks a TPM that does not answer.
+// errSilent is the error for a TPM that does not answer.
 var errSilent = errors.New("it does not answer")
 
 // result is the result of an operation.
@@ -64,9 +64,9 @@ type result[T any] struct {
 	err   error
 }
 
-// do runs an operation on the TPM. want is the name of the required storage root key; nil accepts
-// any. A read of a device cannot be interrupted: a hanging operation is abandoned, and all later
-// ones fail at once until it has ended.
+// do runs an operation on the TPM. want is the name of the required storage root key; nil
+// accepts any. A read of a device cannot be interrupted: a hanging operation is abandoned, and
+// all later operations fail immediately until it has ended.
 func do[T any](m *Module, want []byte, work func(*work) (T, error)) (T, error) {
 	var none T
 	if m.silent.Load() {
@@ -93,7 +93,7 @@ func do[T any](m *Module, want []byte, work func(*work) (T, error)) (T, error) {
 	}
 	m.silent.Store(true)
 	select {
-	case r := <-done: // it ended just now
+	case r := <-done: // it has ended in the meantime
 		m.silent.Store(false)
 		return r.value, m.explain(r.err, want != nil)
 	default:
@@ -116,7 +116,8 @@ func once[T any](m *Module, want []byte, work func(*work) (T, error)) (value T, 
 	return work(w)
 }
 
-// errForeign marks a blob that was created by another TPM, or by this one before it was cleared.
+// errForeign is the error for a blob that was created by another TPM, or by this TPM before it
+// was cleared.
 var errForeign = errors.New("its storage root key is another")
 
 // provisioned is the handle of the storage root key that systems such as Windows create when they
@@ -154,7 +155,7 @@ func hasPassword(err error) bool {
 	return errors.Is(err, tpm2.TPMRCAuthFail) || errors.Is(err, tpm2.TPMRCBadAuth) || errors.Is(err, tpm2.TPMRCAuthMissing)
 }
 
-// find returns a usable provisioned storage root key that is the wanted one.
+// find returns a usable provisioned storage root key with the name want.
 func find(t transport.TPM, want []byte) (w *work, found bool) {
 	read, err := tpm2.ReadPublic{ObjectHandle: provisioned}.Execute(t)
 	if err != nil {
@@ -172,8 +173,8 @@ func named(t transport.TPM, h tpm2.TPMHandle, of tpm2.TPM2BPublic, want []byte) 
 	if err != nil {
 		return nil, fmt.Errorf("reading the storage root key: %w", err)
 	}
-	// The name is computed here instead of read from the TPM: it authenticates the public key with
-	// which sessions are salted.
+	// The name is computed here instead of read from the TPM, because it authenticates the public
+	// key with which sessions are salted.
 	name, err := tpm2.ObjectName(public)
 	if err != nil {
 		return nil, fmt.Errorf("naming the storage root key: %w", err)
@@ -197,8 +198,8 @@ func flush(t transport.TPM, h tpm2.TPMHandle) error {
 	return err
 }
 
-// session authorises one command. in and out select encryption of the first parameter; only sized
-// buffers can be encrypted.
+// session authorizes one command. in and out select encryption of the first parameter; only
+// sized buffers can be encrypted.
 func (w *work) session(in, out bool) tpm2.Session {
 	options := []tpm2.AuthOption{tpm2.Salted(w.parent.Handle, w.public)}
 	switch {
@@ -245,10 +246,10 @@ func loaded[T any](w *work, b blob, use func(tpm2.NamedHandle) (T, error)) (valu
 	return use(tpm2.NamedHandle{Handle: l.ObjectHandle, Name: *name})
 }
 
-// sealed is the template of a secret. It has no password: any process with access to the TPM and
-// the blob can unseal it, and a password stored with the blob would add no protection. It does not
-// count for the lockout of guessed passwords (noDA), and is bound to no PCR, so that a firmware
-// update does not lock the gateway out.
+// sealed is the template of a secret. It has no password: any process with access to the TPM
+// and the blob can unseal it, and a password stored with the blob would add no protection.
+// Failures do not count for the lockout of guessed passwords (noDA). The secret is not bound to
+// a PCR, so that a firmware update does not lock out the gateway.
 var sealed = tpm2.TPMTPublic{
 	Type: tpm2.TPMAlgKeyedHash, NameAlg: tpm2.TPMAlgSHA256,
 	ObjectAttributes: tpm2.TPMAObject{FixedTPM: true, FixedParent: true, UserWithAuth: true, NoDA: true},
@@ -294,8 +295,8 @@ func (w *work) unseal(h tpm2.NamedHandle, encrypted bool) ([]byte, error) {
 	return out.OutData.Buffer, nil
 }
 
-// Prove tests once every operation that keys require, and leaves nothing behind. It returns an
-// error with the reason if the TPM lacks one of them.
+// Prove tests once every operation that keys require, and leaves nothing in the TPM. It returns
+// an error with the reason if the TPM lacks one of them.
 func (m *Module) Prove() error {
 	key, text, err := m.NewKey()
 	if err != nil {

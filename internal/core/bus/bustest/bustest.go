@@ -1,4 +1,4 @@
-// Package bustest runs a message bus for one test alone.
+// Package bustest runs a message bus for a single test.
 package bustest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Program is the message bus, which Debian has in the package dbus-daemon.
+// Program is the message bus, in Debian's package dbus-daemon.
 const Program = "dbus-daemon"
 
 // New runs a bus until the test ends and returns its address. It starts no

@@ -1,5 +1,4 @@
-// Package limittest has a store of sums in memory, and the conformance suite of
-// stores.
+// Package limittest has a limit.Store in memory, and the conformance suite of limit.Store.
 package limittest
 
 import (

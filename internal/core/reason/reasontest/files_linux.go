@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fewFilesVariable has a test's own program be the child of FewFiles.
+// fewFilesVariable marks the child process of FewFiles.
 const fewFilesVariable = "TEST_PALYRA_OUT_OF_FILES"
 
-// FewFiles runs the test that calls it in a child, whose limit of open files it may
-// lower; it is true there. The parent has nothing more to do.
+// FewFiles runs the calling test in a child process, which may lower its limit of open files.
+// It returns true in the child and false in the parent, which MUST return then.
 func FewFiles(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(fewFilesVariable) != "" {
@@ -33,9 +33,9 @@ func FewFiles(t *testing.T) bool {
 	return false
 }
 
-// SweepFiles does something with no file left, one, two, ... below a limit, until it
-// succeeds; that has to be before there are most. Each failure has to tell about the
-// limit what to do next.
+// SweepFiles calls do with no free file descriptor, then with one, two and so on, until it
+// succeeds, which MUST happen before there are most. Each failure must return the remedy for
+// the limit.
 func SweepFiles(t *testing.T, name string, limit uint64, most int, do func() (next string, ok bool)) {
 	t.Helper()
 	for free := range most {
@@ -55,7 +55,7 @@ func SweepFiles(t *testing.T, name string, limit uint64, most int, do func() (ne
 	t.Errorf("%s does not succeed with %d files left", name, most)
 }
 
-// leaveFiles lowers the limit and takes all but a few of the files that it leaves.
+// leaveFiles lowers the limit and opens files until only free descriptors are left.
 func leaveFiles(t *testing.T, limit uint64, free int) (restore func()) {
 	t.Helper()
 	do := func(err error) {

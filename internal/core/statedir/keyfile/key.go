@@ -7,10 +7,10 @@ import (
 	"fmt"
 )
 
-// KeyBlock is the type of the PEM block in which files hold a private key.
+// KeyBlock is the type of the PEM block of a private key in a file.
 const KeyBlock = "PRIVATE KEY"
 
-// KeyText returns the file content of a private key: PKCS #8, as PEM.
+// KeyText returns the file content of a private key: PKCS #8 in PEM.
 func KeyText(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {

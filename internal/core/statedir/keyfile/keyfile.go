@@ -1,6 +1,5 @@
-// Package keyfile reads and writes private files: mode 0600 in a directory of
-// mode 0700, written whole or not at all, and refused when others could have
-// read or changed them.
+// Package keyfile reads and writes private files: mode 0600 in a directory of mode 0700. It
+// writes them atomically, and refuses files that others could have read or changed.
 package keyfile
 
 import (
@@ -15,7 +14,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The modes of everything in here.
+// The modes of directories and files.
 const (
 	DirMode  fs.FileMode = 0o700
 	FileMode fs.FileMode = 0o600
@@ -24,8 +23,8 @@ const (
 // maxSize is far above any key or certificate file: 1 MiB.
 const maxSize = 1 << 20
 
-// MakeDir makes the directory (and its parents, for the owner alone) unless it
-// is there, and then checks it.
+// MakeDir creates a directory and its parents with DirMode if they do not exist, and then
+// checks the directory.
 func MakeDir(dir string) error {
 	if err := os.MkdirAll(dir, DirMode); err != nil {
 		return fmt.Errorf("making directory: %w", err)
@@ -49,8 +48,8 @@ func CheckDir(dir string) error {
 	return owned(dir, info)
 }
 
-// CheckPrivate refuses a directory that others may enter. It is for reading:
-// unlike CheckDir it takes a link to a directory, and any owner.
+// CheckPrivate refuses a directory that others may enter. It is for reading: unlike CheckDir,
+// it permits a link to a directory, and any owner.
 func CheckPrivate(dir string) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -62,11 +61,11 @@ func CheckPrivate(dir string) error {
 	return private(dir, info, "700")
 }
 
-// Read returns the file's bytes. A file that group or others may read or
-// write is refused, and so is one that is not a regular file.
+// Read returns the content of a file. It refuses a file that the group or others may read or
+// write, and a file that is not regular.
 func Read(path string) ([]byte, error) { return read(path, private) }
 
-// ReadOwn is Read for a file that has to be this user's own, and no link.
+// ReadOwn is Read for a file that must belong to this user and must not be a link.
 func ReadOwn(path string) ([]byte, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, reason.Errorf(reason.ConfigInvalid, "%s is not a regular file", path)
@@ -79,7 +78,7 @@ func ReadOwn(path string) ([]byte, error) {
 	})
 }
 
-// read reads a file that check lets pass.
+// read reads a file that check accepts.
 func read(path string, check func(path string, info fs.FileInfo, want string) error) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -117,7 +116,7 @@ func Write(path string, data []byte) error {
 	return nil
 }
 
-// Sweep removes temporary files that a Write or Alias of the named files left when it was killed
+// Sweep removes the temporary files of a Write or Alias of the named files that was killed
 // before its rename. Call it only while no process writes the files.
 func Sweep(dir string, names ...string) error {
 	entries, err := os.ReadDir(dir)
@@ -138,7 +137,7 @@ func Sweep(dir string, names ...string) error {
 	return nil
 }
 
-// write tells reached of each step.
+// write calls reached after each step.
 func write(path string, data []byte, reached func(step string)) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*") // CreateTemp makes files of mode 0600
@@ -162,7 +161,7 @@ func write(path string, data []byte, reached func(step string)) error {
 	return SyncDir(dir)
 }
 
-// aliasEnd ends the name of an alias that is being made, where Write has digits.
+// aliasEnd is the suffix of an incomplete alias, in place of Write's digits.
 const aliasEnd = "link"
 
 // Alias makes path another name of the file target in the same directory, replacing an existing

@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// private and owned check nothing here: the system has no mode bits, and the
-// access list of the user's profile keeps others out.
+// private and owned check nothing here: the system has no mode bits, and the access list of the
+// user's profile excludes other users.
 func private(string, fs.FileInfo, string) error { return nil }
 
 func owned(string, fs.FileInfo) error { return nil }

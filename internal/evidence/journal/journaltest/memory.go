@@ -1,5 +1,5 @@
-// Package journaltest has a journal in memory, on which the in-memory stores of
-// other packages' tests are built.
+// Package journaltest has a journal in memory, which the in-memory stores of other packages'
+// tests use.
 package journaltest
 
 import (
@@ -18,7 +18,7 @@ import (
 
 // Memory stores events and blobs in memory. A write is atomic.
 type Memory struct {
-	// Mutex is held by the writer; Write requires it.
+	// Mutex is locked by the writer; Write requires it.
 	sync.Mutex
 	events []journal.Event
 	blobs  map[string][]byte
@@ -26,8 +26,8 @@ type Memory struct {
 	Now func() time.Time
 }
 
-// Write appends events and keeps blobs, with the lock held. It returns the time
-// of the write.
+// Write appends events and stores blobs. The caller holds the lock. It returns the time of the
+// write.
 func (m *Memory) Write(drafts []event.Draft, blobs [][]byte) (time.Time, error) {
 	for i := range drafts {
 		if err := journal.CheckDraft(&drafts[i]); err != nil {
@@ -58,7 +58,7 @@ func (m *Memory) Time() time.Time {
 	return m.Now()
 }
 
-// Last is the head of the newest event, with the lock held.
+// Last returns the head of the newest event. The caller holds the lock.
 func (m *Memory) Last() journal.Head {
 	if len(m.events) == 0 {
 		return journal.Head{}
@@ -73,7 +73,7 @@ func (m *Memory) All() []journal.Event {
 	return slices.Clip(m.events)
 }
 
-// Blobs returns all blobs by their digests, with the lock held.
+// Blobs returns all blobs by their digests. The caller holds the lock.
 func (m *Memory) Blobs() map[string][]byte { return m.blobs }
 
 // Events returns a page of the events that match the filter.

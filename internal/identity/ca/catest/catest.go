@@ -1,5 +1,5 @@
-// Package catest is a small certificate authority for tests that need
-// certificates which the gateway's own would not issue.
+// Package catest is a small certificate authority for tests that require certificates which the
+// gateway's own authority would not issue.
 package catest
 
 import (
@@ -24,7 +24,7 @@ type Authority struct {
 	Key  *ecdsa.PrivateKey
 }
 
-// New returns an authority whose certificate holds for the given time.
+// New returns an authority whose certificate is valid for the given time.
 func New(t testing.TB, from, to time.Time) *Authority {
 	t.Helper()
 	a := &Authority{Key: Key(t), Cert: &x509.Certificate{
@@ -35,14 +35,14 @@ func New(t testing.TB, from, to time.Time) *Authority {
 	return a
 }
 
-// Lasting returns an authority that holds at any time a test may be at.
+// Lasting returns an authority whose certificate is valid at any time that a test may use.
 func Lasting(t testing.TB) *Authority {
 	t.Helper()
 	return New(t, time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC))
 }
 
-// Sign issues the certificate of a template for a public key. A template
-// without a serial number, a time or a use of its key gets one.
+// Sign issues the certificate of a template for a public key. It sets a missing serial number,
+// validity or key usage.
 func (a *Authority) Sign(t testing.TB, template *x509.Certificate, public any) *x509.Certificate {
 	t.Helper()
 	if template.SerialNumber == nil {
@@ -58,7 +58,7 @@ func (a *Authority) Sign(t testing.TB, template *x509.Certificate, public any) *
 	return must.Get(x509.ParseCertificate(der))(t)
 }
 
-// Issue is Sign for a new key.
+// Issue creates a key and signs a certificate for it.
 func (a *Authority) Issue(t testing.TB, template *x509.Certificate) tls.Certificate {
 	t.Helper()
 	key := Key(t)
@@ -66,8 +66,8 @@ func (a *Authority) Issue(t testing.TB, template *x509.Certificate) tls.Certific
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// Signer issues a certificate to sign with, for the name of a service of a
-// gateway, and returns its key and its chain.
+// Signer issues a certificate for signing, for the name of a service of a gateway. It returns
+// the key and its chain.
 func (a *Authority) Signer(t testing.TB, gateway, service string) (ed25519.PrivateKey, []*x509.Certificate) {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
@@ -79,7 +79,7 @@ func (a *Authority) Signer(t testing.TB, gateway, service string) (ed25519.Priva
 	return private, []*x509.Certificate{leaf, a.Cert}
 }
 
-// Key is a new key on the curve that devices use.
+// Key returns a new key on the curve that devices use.
 func Key(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)

@@ -22,7 +22,7 @@ type Key struct {
 	signer        crypto.Signer
 }
 
-// NewKey makes a key for "ES256" or "RS256".
+// NewKey creates a key for "ES256" or "RS256".
 func NewKey(t testing.TB, algorithm string) *Key {
 	t.Helper()
 	k := &Key{ID: rand.Text()[:8], Algorithm: algorithm}
@@ -34,10 +34,10 @@ func NewKey(t testing.TB, algorithm string) *Key {
 	return k
 }
 
-// Public is the public key.
+// Public returns the public key.
 func (k *Key) Public() crypto.PublicKey { return k.signer.Public() }
 
-// Sign makes a JWS in its compact form (RFC 7515).
+// Sign creates a JWS in compact form (RFC 7515).
 func (k *Key) Sign(header, claims map[string]any) string {
 	text := unsigned(header, claims)
 	digest := sha256.Sum256([]byte(text))
@@ -55,7 +55,7 @@ func (k *Key) Sign(header, claims map[string]any) string {
 	return text + "." + encode(signature)
 }
 
-// HMAC makes a JWS with a symmetric key (HS256).
+// HMAC creates a JWS with a symmetric key (HS256).
 func HMAC(secret []byte, header, claims map[string]any) string {
 	header["alg"] = "HS256"
 	text := unsigned(header, claims)
@@ -64,7 +64,7 @@ func HMAC(secret []byte, header, claims map[string]any) string {
 	return text + "." + encode(mac.Sum(nil))
 }
 
-// Unsigned makes a JWS without a signature (alg none).
+// Unsigned creates a JWS without a signature (alg none).
 func Unsigned(header, claims map[string]any) string {
 	header["alg"] = "none"
 	return unsigned(header, claims) + "."
@@ -82,7 +82,7 @@ func marshal(v any) []byte {
 	return text
 }
 
-// jwk is the public key (RFC 7517).
+// jwk returns the public key as a JWK (RFC 7517).
 func (k *Key) jwk() map[string]any {
 	out := map[string]any{"kid": k.ID, "alg": k.Algorithm, "use": "sig"}
 	switch pub := k.signer.Public().(type) {

@@ -1,7 +1,7 @@
-// Package logintest is an OpenID Connect provider for tests. It implements the protocol over HTTP:
-// discovery, keys, authorization code with PKCE, and the device flow. It signs tokens only with the
-// standard library, so that it does not share errors with the code under test. Tests can make it
-// lie and fail.
+// Package logintest is an OpenID Connect provider for tests. It implements the protocol over
+// HTTP: discovery, keys, authorization code with PKCE, and the device flow. It signs tokens
+// only with the standard library, so that it does not share errors with the code under test.
+// Tests can make it send false data and fail.
 package logintest
 
 import (
@@ -25,11 +25,11 @@ import (
 type Person struct {
 	Subject, Name string
 	Groups        []string
-	// Claims are added to the ID token, and override its other claims.
+	// Claims are added to the ID token and override its other claims.
 	Claims map[string]any
 }
 
-// The one client of the provider.
+// The only client of the provider.
 const (
 	ClientID = "palyra"
 	Secret   = "the client's secret & more"
@@ -55,11 +55,11 @@ type Provider struct {
 	said    []string
 	asked   map[string]int
 	slow    int
-	// forgetful means that a code can be used repeatedly, against RFC 6749.
+	// forgetful means that a code can be used repeatedly, which violates RFC 6749.
 	forgetful bool
 }
 
-// grant is the grant behind an authorization code.
+// grant is the grant of an authorization code.
 type grant struct {
 	person                     Person
 	redirect, challenge, nonce string
@@ -98,7 +98,7 @@ func Start(t testing.TB, path string) *Provider {
 	return p
 }
 
-// Issuer is the provider's name.
+// Issuer returns the provider's issuer identifier.
 func (p *Provider) Issuer() string { return p.server.URL + p.path }
 
 // with changes the provider.
@@ -125,7 +125,7 @@ func (p *Provider) Rotate(t testing.TB, keys ...*Key) {
 	p.with(func() { p.keys = keys })
 }
 
-// Key is the key that signs.
+// Key returns the current signing key.
 func (p *Provider) Key() (k *Key) {
 	p.with(func() { k = p.keys[0] })
 	return k
@@ -166,7 +166,7 @@ func (p *Provider) Said() (list []string) {
 	return list
 }
 
-// Confirm is the person's answer on the other device.
+// Confirm sets the person's answer on the other device.
 func (p *Provider) Confirm(userCode string, yes bool) {
 	p.with(func() {
 		d := p.devices[userCode]
@@ -269,7 +269,7 @@ func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, map[string]any{"access_token": p.secret(), "token_type": "Bearer", "expires_in": 300, "id_token": id})
 }
 
-// redeem uses a code up (RFC 7636, section 4.6).
+// redeem uses up a code (RFC 7636, section 4.6).
 func (p *Provider) redeem(form url.Values) (grant, string) {
 	g, ok := p.codes[form.Get("code")]
 	if !p.forgetful {
@@ -344,7 +344,8 @@ func answer(w http.ResponseWriter, status int, body map[string]any) {
 	_ = json.NewEncoder(w).Encode(body)
 }
 
-// registered are the registered redirects: people's own machines, and a console.
+// registered reports whether a redirect is registered: on a person's own machine, or of a
+// console.
 func registered(u *url.URL) bool {
 	return u.Hostname() == "127.0.0.1" && u.Path == "/callback" || strings.HasSuffix(u.Hostname(), ".localhost") && u.Path == "/console/v1/callback"
 }

@@ -6,13 +6,13 @@ import "strings"
 var defaultPorts = map[string]string{"https": ":443", "http": ":80"}
 
 // SameIssuer reports whether two URLs of issuers are equivalent by the scheme-based
-// normalization of RFC 3986, section 6.2.3: the port of the scheme may be written or left out,
-// and so may the path of a root. Nothing else is normalized: a server may tell apart what
-// differs in the case of letters, in percent-encoding or in a slash behind a path.
+// normalization of RFC 3986, section 6.2.3: the default port and the path "/" may be omitted.
+// There is no other normalization, because a server may distinguish the case of letters,
+// percent-encodings or a slash at the end of a path.
 func SameIssuer(a, b string) bool { return normalized(a) == normalized(b) }
 
-// normalized is the one form of equivalent URLs. A text that is not a URL of a known scheme is
-// its own form, and so is one with a user.
+// normalized returns the common form of equivalent URLs. It returns a text unchanged if it is
+// not a URL of a known scheme, or if it has a user.
 func normalized(url string) string {
 	scheme, rest, ok := strings.Cut(url, "://")
 	port, known := defaultPorts[scheme]

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	// fresh is how long keys are cached without a query, and stale how long they are used if the
+	// fresh is how long keys are cached without a query. stale is how long they are used if the
 	// issuer cannot be reached: a withdrawn key verifies nothing after that.
 	fresh = 5 * time.Minute
 	stale = 15 * time.Minute
@@ -35,8 +35,8 @@ const (
 	firstPause   = 5 * time.Second
 	longestPause = 2 * time.Minute
 	rotation     = 30 * time.Second
-	// askTime limits one query, including metadata and keys. maxKeys limits the keys of an issuer
-	// that are read, and maxAnswer the bytes of an answer.
+	// askTime limits one query, including metadata and keys. maxKeys limits the number of keys of
+	// an issuer, and maxAnswer the bytes of an answer.
 	askTime   = 15 * time.Second
 	maxKeys   = 64
 	maxAnswer = 1 << 20
@@ -54,8 +54,8 @@ type keys struct {
 
 	mu    sync.Mutex
 	known []jose.JSONWebKey
-	// at is the time at which known was fetched, asked the time of the last query, and pause the
-	// delay before the next.
+	// at is the time when known was fetched, asked is the time of the last query, and pause is the
+	// delay before the next query.
 	at, asked time.Time
 	pause     time.Duration
 	// err is the error of the last query; nil if it succeeded.
@@ -67,7 +67,7 @@ func newKeys(i Issuer, c Config) *keys {
 	return &keys{issuer: i, client: login.NewClient(dialer.DialContext, nil), now: c.Now, log: c.Log, turn: make(chan struct{}, 1)}
 }
 
-// away returns the reason why no keys are available; nil if some are.
+// away returns the reason why no keys are available; nil if keys are available.
 func (k *keys) away() error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -102,8 +102,8 @@ func (k *keys) VerifySignature(ctx context.Context, token string) ([]byte, error
 	return payload, nil
 }
 
-// check verifies a token with the keys that may have signed it. Key data in its header other than
-// the key id ("jwk", "jku", "x5u") is ignored.
+// check verifies a token with the keys that may have signed it. It ignores key data in the
+// token's header other than the key id ("jwk", "jku", "x5u").
 func check(signed *jose.JSONWebSignature, header jose.Header, known []jose.JSONWebKey) ([]byte, bool) {
 	for i := range known {
 		key := &known[i]
@@ -117,8 +117,9 @@ func check(signed *jose.JSONWebSignature, header jose.Header, known []jose.JSONW
 	return nil, false
 }
 
-// current returns the issuer's keys, or none if they are not available. It queries the issuer if
-// the keys are old, or if unknown is true: the key of a token is not among them.
+// current returns the issuer's keys, or none if they are not available. It queries the issuer
+// if the keys are old, or if unknown is true, which means that the key of a token is not among
+// them.
 func (k *keys) current(ctx context.Context, unknown bool) []jose.JSONWebKey {
 	if !k.due(k.now(), unknown) {
 		return k.counting()
@@ -198,7 +199,7 @@ func (k *keys) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	var known []jose.JSONWebKey
 	for _, raw := range set.Keys[:min(len(set.Keys), maxKeys)] {
 		var key jose.JSONWebKey
-		// An unusable key, such as one of another kind, does not invalidate the others (RFC 7517,
+		// An unusable key, such as a key of another kind, does not invalidate the others (RFC 7517,
 		// section 5).
 		if json.Unmarshal(raw, &key) == nil && key.IsPublic() && key.Valid() && (key.Use == "" || key.Use == "sig") {
 			known = append(known, key)
@@ -262,7 +263,8 @@ func (k *keys) get(ctx context.Context, at string, into any) error {
 	return nil
 }
 
-// Hosts returns the rules for an issuer's own hosts: its own, and its keys' host if configured.
+// Hosts returns the egress rules for an issuer's own hosts: the host of the issuer, and the
+// host of its keys if configured.
 func Hosts(urls ...string) ([]egress.Rule, error) {
 	var list []string
 	for _, text := range urls {

@@ -16,9 +16,9 @@ const (
 // server's clients.
 var MetadataRoutes = []string{"GET " + MetadataPath, "GET " + MetadataPath + MCPPath}
 
-// Metadata serves the metadata of RFC 9728, section 3.2: the MCP server is a resource whose tokens
-// the configured issuers give. Without issuers it serves none. origin returns the address at which
-// the client of a request reaches the gateway.
+// Metadata serves the metadata of RFC 9728, section 3.2: the MCP server is a resource, and the
+// configured issuers issue its tokens. Without issuers it responds 404. origin returns the
+// address at which the client of a request reaches the gateway.
 func (s *Service) Metadata(origin func(*http.Request) string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !s.Offered() {

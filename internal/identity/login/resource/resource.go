@@ -1,14 +1,14 @@
 // Package resource makes the gateway an OAuth 2.1 resource server: it accepts access tokens of
-// configured issuers, as JWTs (RFC 9068), and maps them to members. Each issuer is configured with
-// the required audience, the permitted signature algorithms, and the mapping of subjects to
-// members. A token of any other issuer is refused. Package token implements the gateway's own
-// tokens.
+// configured issuers, as JWTs (RFC 9068), and maps them to members. The configuration of an
+// issuer contains the required audience, the permitted signature algorithms, and the mapping of
+// subjects to members. A token of any other issuer is refused. Package token implements the
+// gateway's own tokens.
 //
-// A token is neither stored nor forwarded. Like the gateway's own tokens it limits its caller's
-// permissions, and decides nothing.
+// A token is neither stored nor forwarded. Like the gateway's own tokens, it limits the
+// permissions of its caller, and cannot decide approvals.
 //
-// Tokens of issuers are accepted for MCP and not for the API: their audience is the MCP server (RFC
-// 8707). The API uses the gateway's own tokens, which can be listed and revoked here.
+// Tokens of issuers are accepted for MCP but not for the API: their audience is the MCP server
+// (RFC 8707). The API uses the gateway's own tokens, which can be listed and revoked here.
 package resource
 
 import (
@@ -30,11 +30,11 @@ import (
 	"palyra/internal/identity/login"
 )
 
-// Mapping maps a subject of an issuer to a member. A group maps to an agent only: as a user, all
-// its members would be one person in the journal and in approvals.
+// Mapping maps a subject of an issuer to a member. A group can only map to an agent: if it
+// mapped to a user, all its members would be one person in the journal and in approvals.
 type Mapping struct {
-	// Subject or Group identifies the subjects of the issuer; exactly one is set. A group maps to
-	// agents only: a person is one subject.
+	// Subject or Group identifies the subjects of the issuer; exactly one is set. A person is one
+	// subject.
 	Subject, Group string
 	ActsAs         access.Principal
 	// Scopes is the upper bound of the scopes of such a token.
@@ -57,8 +57,8 @@ type Issuer struct {
 	// TypedTokens requires typ at+jwt in the header, so that an ID token for the same audience is
 	// not accepted as an access token.
 	TypedTokens bool
-	// ScopesInToken requires each scope to be in the token, too. Without it, a token has the scopes
-	// of its mapping.
+	// ScopesInToken requires that each scope is also in the token. If it is false, a token has the
+	// scopes of its mapping.
 	ScopesInToken bool
 	Members       []Mapping
 }
@@ -68,20 +68,20 @@ type Members interface {
 	Active(p access.Principal) (access.Member, bool)
 }
 
-// Config holds the dependencies of a Service. All fields except Now, Resolver, Dial and Interfaces
-// are required; without Issuers every token is refused.
+// Config holds the dependencies of a Service. All fields except Now, Resolver, Dial and
+// Interfaces are required. Without Issuers, every token is refused.
 type Config struct {
 	Issuers []Issuer
 	Members Members
 	Log     *slog.Logger
 	Now     func() time.Time
-	// Resolver, Dial and Interfaces are passed to egress.Dialer; the system's when nil.
+	// Resolver, Dial and Interfaces are passed to egress.Dialer; nil means the system's.
 	Resolver   egress.Resolver
 	Dial       func(ctx context.Context, network, address string) (net.Conn, error)
 	Interfaces func() ([]netip.Addr, error)
 }
 
-// Service reads access tokens. It is safe for concurrent use.
+// Service verifies access tokens. It is safe for concurrent use.
 type Service struct {
 	members Members
 	issuers map[string]*issuer
@@ -93,7 +93,8 @@ type issuer struct {
 	keys *keys
 }
 
-// New returns the service. It does not query an issuer, so that a gateway starts without one.
+// New returns the service. It does not query an issuer, so that a gateway can start without
+// one.
 func New(c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -159,14 +160,14 @@ func (s *Service) scopes() []access.Permission {
 // maxToken is the maximum length of a token in bytes.
 const maxToken = 16 << 10
 
-// Authenticate maps an access token to the caller that it represents. Its errors have the reason
+// Authenticate returns the caller that an access token represents. Its errors have the reason
 // Unauthenticated, or LoginUnavailable if an issuer's keys are not available.
 func (s *Service) Authenticate(ctx context.Context, token string) (access.Caller, error) {
 	if len(token) > maxToken {
 		return access.Caller{}, refused("it has more than %d bytes", maxToken)
 	}
-	// Only a configured issuer is queried for keys. The unverified token selects it; its claims
-	// count once those keys have verified it.
+	// Only a configured issuer is queried for keys. The unverified token selects it; the token's
+	// claims are used only after those keys have verified it.
 	claimed := claimedIssuer(token)
 	i, known := s.issuers[normalized(claimed)]
 	if !known {
@@ -213,8 +214,8 @@ func (s *Service) Stands(c access.Caller) error {
 	return c.Reduced(member.Caller(c.DeviceID))
 }
 
-// mapping finds the member of a token. A named subject takes precedence over groups; groups that
-// map to several members map to none.
+// mapping returns the mapping of a token. A named subject takes precedence over groups. Groups
+// that map to several members are an error.
 func (i *issuer) mapping(v verified) (Mapping, error) {
 	var found []Mapping
 	for _, m := range i.Members {

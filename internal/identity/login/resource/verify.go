@@ -19,8 +19,8 @@ import (
 // skew is the permitted difference between the issuer's clock and the gateway's.
 const skew = time.Minute
 
-// maxText limits the token text repeated in a message, maxSubject a subject (OpenID Connect Core
-// 1.0, section 2), in bytes.
+// maxText limits the text of a token that a message repeats, and maxSubject a subject (OpenID
+// Connect Core 1.0, section 2), in bytes.
 const (
 	maxText    = 300
 	maxSubject = 255
@@ -50,7 +50,7 @@ func claimedIssuer(token string) string {
 	return c.Text("iss")
 }
 
-// typ is the type in the header of a token (RFC 7515, section 4.1.9), in its short form.
+// typ returns the type in the header of a token (RFC 7515, section 4.1.9), in its short form.
 func typ(token string) string {
 	header, _, _ := strings.Cut(token, ".")
 	text, err := base64.RawURLEncoding.DecodeString(header)

@@ -6,15 +6,16 @@ import (
 	"fmt"
 )
 
-// Context binds an exchange. Both sides MUST use the same, or their confirmations fail. The zero
-// Context is refused.
+// Context binds an exchange. Both sides MUST use the same Context, or their confirmations fail.
+// The zero Context is refused.
 type Context struct {
 	encoded []byte
 }
 
-// Bind creates a context from a label, which names the protocol and its version, and from parts in
-// an order fixed by the protocol: TLS exporter, fingerprints, ids. Each part carries its length, so
-// no two lists give the same context. An empty part is an error: it is a missing value.
+// Bind creates a context from a label, which names the protocol and its version, and from parts
+// in an order fixed by the protocol: TLS exporter, fingerprints, ids. Each part is encoded with
+// its length, so that no two lists give the same context. An empty part is an error, because it
+// is a missing value.
 func Bind(label string, parts ...[]byte) (Context, error) {
 	if label == "" || len(parts) == 0 {
 		return Context{}, errors.New("a context needs a label and at least one part")
@@ -29,8 +30,8 @@ func Bind(label string, parts ...[]byte) (Context, error) {
 	return Context{encoded}, nil
 }
 
-// appendField appends a field as RFC 9383 writes it everywhere: its length in
-// bytes as eight bytes, the least significant first, and then the field.
+// appendField appends a field in the encoding of RFC 9383: its length in bytes as eight bytes,
+// least significant byte first, and then the field.
 func appendField(b, field []byte) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(len(field)))
 	return append(b, field...)

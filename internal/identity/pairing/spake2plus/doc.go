@@ -1,10 +1,10 @@
 // Package spake2plus is SPAKE2+ of RFC 9383 with the ciphersuite
-// P256-SHA256-HKDF-SHA256-HMAC-SHA256: two sides that know the same short secret agree on a strong
-// key. A side that does not know it can test one guess for each exchange that it takes part in, and
+// P256-SHA256-HKDF-SHA256-HMAC-SHA256: two sides that know the same short secret agree on a
+// strong key. A side that does not know the secret can test one guess in each exchange, and
 // none by listening.
 //
-// The prover is the side that received the PIN (a device). The verifier is the side that holds its
-// Record (the gateway). Three messages cross:
+// The prover is the side that received the PIN (a device). The verifier is the side that holds
+// the PIN's Record (the gateway). An exchange has three messages:
 //
 //	prover    Derive(pin), NewProver      shareP ->
 //	verifier  Derive(pin).Record()        <- shareV, confirmV    NewVerifier(shareP)
@@ -12,8 +12,8 @@
 //	verifier                                                     Finish(confirmP)
 //
 // The types enforce the order: a verifier is created from shareP, and a prover returns confirmP
-// only after it has checked confirmV. A prover and a verifier are for one exchange; their Finish
-// works once.
+// only after it has checked confirmV. A prover and a verifier are for one exchange: Finish
+// succeeds at most once.
 //
 // # Requirements for the caller
 //
@@ -26,20 +26,21 @@
 //
 // # Constant-time operations
 //
-// Arithmetic on secrets is constant-time: points by nistec, the reduction of the derived secrets
-// modulo the group's order by bigmod, the comparison of confirmations by crypto/hmac. No secret is
-// ever a math/big number. Not constant-time are: operations that depend on the lengths of PIN,
-// salt, identities and context; Argon2id, which after the first half of its first pass reads memory
-// at places that depend on the PIN; and all processing of messages, which are public. An error
-// reveals whether a share cancels the password's part, just as a wrong confirmation does: both are
-// one guess.
+// Arithmetic on secrets is constant-time: points by nistec, the reduction of the derived
+// secrets modulo the group's order by bigmod, the comparison of confirmations by crypto/hmac.
+// No secret is ever a math/big number. The following operations are not constant-time:
+// operations that depend on the lengths of PIN, salt, identities and context; Argon2id, which
+// after the first half of its first pass reads memory at addresses that depend on the PIN; and
+// all processing of messages, which are public. An error reveals whether a share cancels the
+// password's part, just as a wrong confirmation does: both are one guess.
 //
-// Secrets are overwritten when a side ends, as far as Go allows: copies that the runtime, nistec or
-// crypto/hmac made stay in memory until they are reused.
+// Secrets are overwritten when a side has finished, as far as Go permits. Copies made by the
+// runtime, nistec or crypto/hmac remain in memory until it is reused.
 //
 // # Source of the code
 //
-// We know of no widely used Go library of RFC 9383. The group is the standard library's, which its
-// author exports as filippo.io/nistec; crypto/elliptic is deprecated for such use and not
-// constant-time. The rest is the RFC's arithmetic, compared with its vectors.
+// No widely used Go library of RFC 9383 is known. The group is the implementation of the
+// standard library, which its author exports as filippo.io/nistec; crypto/elliptic is
+// deprecated for such use and not constant-time. The rest is the RFC's arithmetic, compared
+// with its vectors.
 package spake2plus

@@ -7,11 +7,11 @@ import (
 	"filippo.io/nistec"
 )
 
-// ShareSize is the size of a share in bytes: a point of P-256 in the
-// uncompressed form of SEC 1, section 2.3.3.
+// ShareSize is the size of a share in bytes: a point of P-256 in the uncompressed form of SEC
+// 1, section 2.3.3.
 const ShareSize = 65
 
-// uncompressed is the first byte of that form.
+// uncompressed is the first byte of this form.
 const uncompressed = 4
 
 // M and N of RFC 9383, section 4, uncompressed. Their discrete logarithms are unknown: they are
@@ -30,7 +30,7 @@ type blinds struct {
 	m, n *nistec.P256Point
 }
 
-// standard gives the points of the RFC.
+// standard returns the points of the RFC.
 func standard() (blinds, error) {
 	m, err := fixed(pointM)
 	if err != nil {
@@ -51,9 +51,9 @@ func fixed(encoded string) (*nistec.P256Point, error) {
 	return parseShare(b)
 }
 
-// parseShare reads a share. Taken is one form alone, the uncompressed one with
-// coordinates below the field's prime, of a point on the curve: the identity has
-// no such form, and P-256 has no other points of low order (its cofactor is 1).
+// parseShare parses a share. It accepts only the uncompressed form, with coordinates below the
+// field's prime, of a point on the curve. The identity has no such form, and P-256 has no other
+// points of low order (its cofactor is 1).
 func parseShare(b []byte) (*nistec.P256Point, error) {
 	if len(b) != ShareSize || b[0] != uncompressed {
 		return nil, ErrShare
@@ -65,7 +65,7 @@ func parseShare(b []byte) (*nistec.P256Point, error) {
 	return p, nil
 }
 
-// blind gives secret*P + password*by, a share.
+// blind returns secret*P + password*by, a share.
 func blind(secret, password scalar, by *nistec.P256Point) ([]byte, error) {
 	own, err := nistec.NewP256Point().ScalarBaseMult(secret[:])
 	if err != nil {
@@ -78,9 +78,8 @@ func blind(secret, password scalar, by *nistec.P256Point) ([]byte, error) {
 	return own.Add(own, mask).Bytes(), nil
 }
 
-// unblind gives share - password*by. A share that is nothing but the password's
-// part gives the identity, and with it a Z that does not depend on this side's
-// own scalar; it is refused.
+// unblind returns share - password*by. It refuses a share that equals the password's part: the
+// result would be the identity, and Z would not depend on this side's own scalar.
 func unblind(share []byte, password scalar, by *nistec.P256Point) (*nistec.P256Point, error) {
 	p, err := parseShare(share)
 	if err != nil {

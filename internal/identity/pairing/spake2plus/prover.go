@@ -15,7 +15,7 @@ type Prover struct {
 	finished atomic.Bool
 }
 
-// NewProver begins an exchange.
+// NewProver starts an exchange.
 func NewProver(secret *Secret, context Context) (*Prover, error) {
 	e, err := newExchange(context, secret.ids)
 	if err != nil {
@@ -37,15 +37,15 @@ func newProver(secret *Secret, e exchange, x scalar) (*Prover, error) {
 	return &Prover{exchange: e, secret: *secret, x: x}, nil
 }
 
-// Share gives shareP, the first message of the exchange.
+// Share returns shareP, the first message of the exchange.
 func (p *Prover) Share() []byte {
 	return bytes.Clone(p.exchange.shareP)
 }
 
-// Finish takes the verifier's answer, and returns confirmP, the third message, and the key. The
-// verifier has then proved that it has the PIN's record in this context. Errors: ErrShare,
-// ErrReflected, ErrConfirmation; after them only the failure may be sent to the verifier. Finish
-// works once, and then returns ErrFinished.
+// Finish processes the verifier's answer. It returns confirmP, the third message, and the key.
+// The verifier has then proved that it has the PIN's record in this context. The errors are
+// ErrShare, ErrReflected and ErrConfirmation; after these, only the failure may be sent to the
+// verifier. Later calls return ErrFinished.
 func (p *Prover) Finish(shareV, confirmV []byte) (confirmP []byte, key *Key, err error) {
 	if p.finished.Swap(true) {
 		return nil, nil, ErrFinished
@@ -61,8 +61,8 @@ func (p *Prover) Finish(shareV, confirmV []byte) (confirmP []byte, key *Key, err
 	return confirm(k.confirmP, shareV), &Key{bytes: [KeySize]byte(k.shared)}, nil
 }
 
-// agree computes the keys of the exchange. They are worth nothing before the
-// verifier's confirmation was checked.
+// agree computes the keys of the exchange. They must not be used before the verifier's
+// confirmation was checked.
 func (p *Prover) agree(shareV []byte) (keys, error) {
 	if bytes.Equal(shareV, p.exchange.shareP) {
 		return keys{}, ErrReflected

@@ -13,19 +13,19 @@ import (
 // SaltSize is the size of a salt in bytes.
 const SaltSize = 16
 
-// The cost of deriving a Secret from a PIN: Argon2id (RFC 9106) in two passes over 32 MiB with one
-// lane, which is more than OWASP's minimum (two passes over 19 MiB) and keeps both sides together
-// far below 300 ms of processor time. The parameters are part of the protocol: other values give
-// another key.
+// The cost of deriving a Secret from a PIN: Argon2id (RFC 9106) in two passes over 32 MiB with
+// one lane. This exceeds OWASP's minimum (two passes over 19 MiB), and both sides together need
+// far less than 300 ms of processor time. The parameters are part of the protocol: other values
+// result in another key.
 const (
 	argonPasses = 2
 	argonMemory = 32 << 10 // KiB
 	argonLanes  = 1
 )
 
-// Identities name both sides. They are inputs of the PIN derivation and of the transcript: a record
-// for one pair is useless for another. Values known only when the exchange begins belong in its
-// Context.
+// Identities name both sides. They are inputs of the PIN derivation and of the transcript, so
+// that a record for one pair is useless for another. Values that are known only when the
+// exchange begins belong in its Context.
 type Identities struct {
 	Prover, Verifier string
 }
@@ -47,8 +47,9 @@ type Secret struct {
 	w0, w1 scalar
 }
 
-// Record is the verifier's record of a PIN: w0 and L of the RFC. A reader of it can test PINs at
-// the price of Derive each, and cannot act as the prover before one matches.
+// Record is the verifier's record of a PIN: w0 and L of the RFC. A reader of the record can
+// test PINs at the cost of one Derive each, and cannot act as the prover without a matching
+// PIN.
 type Record struct {
 	sealed
 	ids Identities
@@ -65,9 +66,8 @@ func NewSalt() ([]byte, error) {
 	return salt, nil
 }
 
-// Derive makes the secret of a PIN: the bytes that a person read or typed, in a
-// form that the caller has made the same on both sides. It takes tens of
-// milliseconds and 32 MiB on purpose.
+// Derive derives the secret of a PIN. pin is the text that a person read or typed, which the
+// caller has normalized on both sides. It takes tens of milliseconds and 32 MiB on purpose.
 func Derive(pin, salt []byte, ids Identities) (*Secret, error) {
 	switch {
 	case len(pin) == 0:
@@ -86,7 +86,7 @@ func Derive(pin, salt []byte, ids Identities) (*Secret, error) {
 	return newSecret([2 * wideSize]byte(out), ids)
 }
 
-// newSecret takes the two halves of the derived PIN.
+// newSecret creates a Secret from the two halves of the derived PIN.
 func newSecret(out [2 * wideSize]byte, ids Identities) (*Secret, error) {
 	w0, err := reduce([wideSize]byte(out[:wideSize]))
 	if err != nil {
@@ -103,8 +103,8 @@ func newSecret(out [2 * wideSize]byte, ids Identities) (*Secret, error) {
 	return &Secret{ids: ids, w0: w0, w1: w1}, nil
 }
 
-// Record returns the verifier's record. The creator of the PIN calls it at once and discards PIN
-// and secret.
+// Record returns the verifier's record. The creator of the PIN calls it immediately and
+// discards PIN and secret.
 func (s *Secret) Record() (*Record, error) {
 	l, err := nistec.NewP256Point().ScalarBaseMult(s.w1[:])
 	if err != nil {

@@ -12,21 +12,20 @@ import (
 const (
 	// scalarSize is the size of a number modulo the order of P-256, in bytes.
 	scalarSize = 32
-	// wideSize is the size of a number before it is reduced: 64 bits more than
-	// the order has, so that the bias of the reduction is at most 2^-64 (RFC 9383,
-	// section 3.2).
+	// wideSize is the size of a number before its reduction. It has 64 bits more than the order,
+	// so that the bias of the reduction is at most 2^-64 (RFC 9383, section 3.2).
 	wideSize = scalarSize + 8
-	// halfSize is half of that. Two halves are each below the order.
+	// halfSize is half of wideSize. Each half is below the order.
 	halfSize = wideSize / 2
 )
 
 // groupOrder is the order of P-256 (SEC 2, section 2.4.2).
 const groupOrder = "ffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551"
 
-// scalar is a number below the order of P-256, the most significant byte first.
+// scalar is a number below the order of P-256, most significant byte first.
 type scalar [scalarSize]byte
 
-// randomScalar draws from 1 to the order minus one, without bias.
+// randomScalar returns a random number from 1 to the order minus one, without bias.
 func randomScalar() (scalar, error) {
 	key, err := ecdh.P256().GenerateKey(rand.Reader)
 	if err != nil {
@@ -35,9 +34,9 @@ func randomScalar() (scalar, error) {
 	return scalar(key.Bytes()), nil
 }
 
-// reduce gives a wide number modulo the order of P-256, in constant time. bigmod
-// reads numbers of the modulus' own length, so the number comes in two halves:
-// high * 2^160 + low.
+// reduce returns a wide number modulo the order of P-256, in constant time. bigmod reads
+// numbers of the modulus' length, so that the number is split into two halves: high * 2^160 +
+// low.
 func reduce(wide [wideSize]byte) (scalar, error) {
 	encoded, err := hex.DecodeString(groupOrder)
 	if err != nil {

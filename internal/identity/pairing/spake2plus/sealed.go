@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// sealed keeps the struct that embeds it out of every print and log.
+// sealed prevents the embedding struct from being printed or logged.
 type sealed struct{}
 
 // Format prints a constant word instead of secrets, for every verb.

@@ -19,7 +19,7 @@ type Key struct {
 	bytes [KeySize]byte
 }
 
-// Bytes gives a copy of the key.
+// Bytes returns a copy of the key.
 func (k *Key) Bytes() []byte {
 	return append([]byte(nil), k.bytes[:]...)
 }
@@ -46,7 +46,7 @@ func newExchange(context Context, ids Identities) (exchange, error) {
 	return exchange{context: context, ids: ids, points: points}, nil
 }
 
-// transcript is TT of RFC 9383, section 3.3.
+// transcript returns TT of RFC 9383, section 3.3.
 func (e exchange) transcript(z, v *nistec.P256Point, w0 scalar) []byte {
 	var tt []byte
 	for _, field := range [][]byte{
@@ -59,7 +59,7 @@ func (e exchange) transcript(z, v *nistec.P256Point, w0 scalar) []byte {
 	return tt
 }
 
-// keys are the keys derived in section 3.4: both confirmation keys, and the shared one.
+// keys are the keys derived in section 3.4: both confirmation keys, and the shared key.
 type keys struct {
 	confirmP, confirmV, shared []byte
 }

@@ -16,8 +16,9 @@ type Verifier struct {
 	finished atomic.Bool
 }
 
-// NewVerifier answers a prover's share. It always uses up one guess of the PIN, because the answer
-// reveals to the prover whether its PIN is right. The error may be ErrShare or ErrReflected.
+// NewVerifier processes a prover's share. It always uses up one guess of the PIN, because the
+// answer reveals to the prover whether its PIN is correct. The error may be ErrShare or
+// ErrReflected.
 func NewVerifier(record *Record, context Context, shareP []byte) (*Verifier, error) {
 	e, err := newExchange(context, record.ids)
 	if err != nil {
@@ -64,21 +65,21 @@ func newVerifier(record *Record, e exchange, shareP []byte, y scalar) (*Verifier
 	}, nil
 }
 
-// Answer gives shareV and confirmV, the second message of the exchange.
+// Answer returns shareV and confirmV, the second message of the exchange.
 func (v *Verifier) Answer() (shareV, confirmV []byte) {
 	return bytes.Clone(v.shareV), bytes.Clone(v.confirmV)
 }
 
-// Finish takes the prover's confirmation and returns the key. The prover has then proved that it
-// knows the PIN in this context; before, nothing may be sent to it under the key. The error is
-// ErrConfirmation, or ErrFinished from the second call on.
+// Finish processes the prover's confirmation and returns the key. The prover has then proved
+// that it knows the PIN in this context. Before that, nothing may be sent to it under the key.
+// The error is ErrConfirmation, or ErrFinished after the first call.
 func (v *Verifier) Finish(confirmP []byte) (*Key, error) {
 	if v.finished.Swap(true) {
 		return nil, ErrFinished
 	}
 	defer v.forget()
-	// A verifier that NewVerifier did not make expects nothing, which must not
-	// be met by sending nothing.
+	// A verifier that was not created by NewVerifier has no expected confirmation. An empty
+	// confirmation must not match it.
 	if len(v.expected) == 0 || !hmac.Equal(confirmP, v.expected) {
 		return nil, ErrConfirmation
 	}

@@ -53,7 +53,7 @@ func (a *Authenticator) PublicKey(t testing.TB) []byte {
 	return must.Get(x509.MarshalPKIXPublicKey(&a.key.PublicKey))(t)
 }
 
-// options are the parts of creation and request options that it reads.
+// options are the parts of creation and request options that the authenticator reads.
 type options struct {
 	Challenge string `json:"challenge"`
 	RPID      string `json:"rpId"`
@@ -62,8 +62,8 @@ type options struct {
 	} `json:"rp"`
 }
 
-// Create answers creation options with a credential, both as JSON (WebAuthn Level 3,
-// section 5.1).
+// Create answers creation options with a credential. Both are JSON (WebAuthn Level 3, section
+// 5.1).
 func (a *Authenticator) Create(t testing.TB, creation string) string {
 	t.Helper()
 	var o options
@@ -134,7 +134,7 @@ func signWith(t testing.TB, key *ecdsa.PrivateKey, data, client []byte) []byte {
 	return must.Get(ecdsa.SignASN1(rand.Reader, key, digest[:]))(t)
 }
 
-// COSE is the public key as a COSE_Key (RFC 9053, section 7.1.1).
+// COSE returns the public key as a COSE_Key (RFC 9053, section 7.1.1).
 func (a *Authenticator) COSE(t testing.TB) []byte {
 	point := must.Get(a.key.PublicKey.Bytes())(t) // 4, x, y
 	return cborMap([]byte{0x01}, []byte{0x02}, []byte{0x03}, []byte{0x26}, []byte{0x20}, []byte{0x01},
@@ -157,7 +157,7 @@ func cborHead(major byte, n int) []byte {
 func cborBytes(b []byte) []byte { return append(cborHead(2, len(b)), b...) }
 func cborText(s string) []byte  { return append(cborHead(3, len(s)), s...) }
 
-// cborMap is a map of keys and values in turn.
+// cborMap encodes a map of alternating keys and values.
 func cborMap(parts ...[]byte) []byte {
 	out := cborHead(5, len(parts)/2)
 	for _, p := range parts {

@@ -1,5 +1,5 @@
-// Package tokentest has a token.Store in memory for tests of other packages, and
-// the suite that every token.Store must pass.
+// Package tokentest has a token.Store in memory for tests of other packages, and the test suite
+// of token.Store.
 package tokentest
 
 import (
@@ -21,7 +21,7 @@ import (
 	"palyra/internal/identity/token"
 )
 
-// Store is a token.Store in memory that keeps the events it was given.
+// Store is a token.Store in memory that records the events.
 type Store struct {
 	mu     sync.Mutex
 	tokens map[string]token.Token
@@ -111,8 +111,8 @@ func (s *Store) UsedTokens(_ context.Context, at map[string]time.Time) error {
 	return nil
 }
 
-// RunStore is the suite that every token.Store must pass. Journaled counts the
-// events with the code TokenMade or TokenRevoked.
+// RunStore is the test suite of token.Store. journaled returns the number of events with the
+// code TokenMade or TokenRevoked.
 func RunStore(t *testing.T, s token.Store, journaled func() int) {
 	t.Helper()
 	ctx := t.Context()

@@ -1,2 +1,2 @@
-// Package tpmtest runs TPMs in software (swtpm) for tests.
+// Package tpmtest runs software TPMs (swtpm) for tests.
 package tpmtest

@@ -18,7 +18,7 @@ import (
 
 // TPM is a software TPM with separate state.
 type TPM struct {
-	// Device is the socket that it listens on.
+	// Device is the socket on which it listens.
 	Device string
 	dir    string
 	// password is the password of the owner hierarchy.
@@ -76,7 +76,7 @@ func (e *TPM) Halt() {
 	e.cmd = nil
 }
 
-// Signal sends its process a signal: SIGSTOP makes it hang.
+// Signal sends a signal to the TPM's process: SIGSTOP makes it hang.
 func (e *TPM) Signal(t testing.TB, s os.Signal) {
 	t.Helper()
 	must.Do(t, e.cmd.Process.Signal(s))
@@ -118,8 +118,9 @@ func (e *TPM) SetOwnerPassword(t testing.TB, password string) {
 	e.password = password
 }
 
-// LockOut makes the TPM refuse all keys that are subject to the lockout, as after too many guessed
-// passwords: it permits no tries (TPM2_DictionaryAttackParameters, TPM 2.0 Part 3, 25.3).
+// LockOut makes the TPM refuse all keys that are subject to the lockout, as after too many
+// guessed passwords. It sets the number of permitted tries to 0
+// (TPM2_DictionaryAttackParameters, TPM 2.0 Part 3, 25.3).
 func (e *TPM) LockOut(t testing.TB) {
 	t.Helper()
 	dev := must.Get(linuxudstpm.Open(e.Device))(t)
