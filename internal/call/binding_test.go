@@ -47,6 +47,7 @@ var flips = map[string]flip{
 	"sandbox_profile": {world: func(b *tool.Binding) { b.SandboxProfile = "c/rw/none" }},
 	"egress":          {world: func(b *tool.Binding) { b.Egress = []string{"allowlist", "example.org:443"} }},
 	"parsed":          {world: func(b *tool.Binding) { b.Parsed = "sha256:another" }},
+	"elsewhere":       {world: func(b *tool.Binding) { b.Elsewhere = true }},
 }
 
 func twoAgents(w *world) {

@@ -21,7 +21,7 @@ type Consent struct {
 // ConsentToAgent gives or withdraws the owner's consent for an agent to act in its name. Only
 // the owner may call it, with its own device: no token, agent, admin or operator on the
 // gateway's host may do so. Repeating a call changes nothing. The host needs no such operation,
-// because an owner without a device gets one there (`palyra operator bundle`).
+// because an owner without a device gets one there (`palyrad operator bundle`).
 func (s *Service) ConsentToAgent(ctx context.Context, by access.Caller, c Consent) (access.Member, error) {
 	s.changing.Lock()
 	defer s.changing.Unlock()

@@ -33,6 +33,7 @@ var flips = map[string]func(*approval.Ask){
 	"sandbox_profile":        func(a *approval.Ask) { a.Plan.Binding.SandboxProfile = "none" },
 	"egress":                 func(a *approval.Ask) { a.Plan.Binding.Egress = []string{"allow", "example.org:443"} },
 	"parsed":                 func(a *approval.Ask) { a.Plan.Binding.Parsed = "sha256:another" },
+	"elsewhere":              func(a *approval.Ask) { a.Plan.Binding.Elsewhere = true },
 }
 
 // covered reports whether an approval of the usual call, unused, serves a call

@@ -85,6 +85,7 @@ var flips = map[string]func(*world, *dispatch.Decided){
 	"sandbox_profile": binding(func(b *tool.Binding) { b.SandboxProfile = "none" }),
 	"egress":          binding(func(b *tool.Binding) { b.Egress = []string{"allowlist", "example.org:443"} }),
 	"parsed":          binding(func(b *tool.Binding) { b.Parsed = "sha256:another" }),
+	"elsewhere":       binding(func(b *tool.Binding) { b.Elsewhere = true }),
 }
 
 func binding(fn func(*tool.Binding)) func(*world, *dispatch.Decided) {

@@ -193,10 +193,10 @@ func (b Binding) Diff(now Binding) ([]Difference, error) {
 	return diffs, nil
 }
 
-// BindingFields lists the JSON names of the fields that Diff compares.
+// BindingFields lists the JSON names of all fields of a Binding, in the order of the struct.
 var BindingFields = []string{
 	"principal", "on_behalf_of", "tool", "tool_definition_digest", "arguments", "cwd", "argv",
-	"environment", "executable", "operands", "sandbox_profile", "egress", "parsed",
+	"environment", "executable", "operands", "sandbox_profile", "egress", "parsed", "elsewhere",
 }
 
 func fields(b Binding) (map[string]string, error) {
