@@ -127,7 +127,7 @@ func (p *Pipeline) AskElsewhere(ctx context.Context, s Submission, notice string
 func (c *call) keptHere() error {
 	switch {
 	case len(c.plan.Injections) > 0:
-		return reason.Errorf(reason.PolicyDenied, "the call takes a secret of this gateway, which must not be sent to another gateway")
+		return reason.Errorf(reason.PolicyDenied, "the call uses a secret of this gateway, which must not be sent to another gateway")
 	case c.Dispatcher.Frozen():
 		return reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway")
 	}

@@ -52,7 +52,7 @@ func (c *call) rejudge(now tool.Facts) error {
 	if c.enough(request) {
 		return nil
 	}
-	return reason.Errorf(reason.BindingMismatch, "the isolation that the machine offers changed between decision and dispatch, and policy denies the call with it").
+	return reason.Errorf(reason.BindingMismatch, "the isolation of the machine changed between decision and dispatch, and policy denies the call with it").
 		WithField("sandbox", "not what policy judged")
 }
 

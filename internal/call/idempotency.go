@@ -66,7 +66,7 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 	}
 	outcome, ended, err := live.Follow(ctx, observe)
 	if !ended {
-		err = reason.Errorf(reason.Cancelled, "the client left; the call goes on under its idempotency key: %w", ctx.Err())
+		err = reason.Errorf(reason.Cancelled, "the client disconnected; the call continues under its idempotency key: %w", ctx.Err())
 	}
 	return &outcome, err
 }

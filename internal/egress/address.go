@@ -148,8 +148,8 @@ func (r Rules) CheckAddress(host Host, port uint16) error {
 		return nil
 	}
 	if r.Gateway.Listens(addr, port, nil) {
-		return reason.Errorf(reason.EgressDenied, "%s is where the gateway itself listens", host.Join(port)).
-			WithRemedy("Nothing that the gateway runs may call the gateway; no rule changes that.")
+		return reason.Errorf(reason.EgressDenied, "the gateway itself listens on %s", host.Join(port)).
+			WithRemedy("Programs that the gateway runs must not call the gateway; no rule can permit it.")
 	}
 	class, block := Classify(addr)
 	if class == Public || class.unlockable() && r.unlocks(addr, block, port) {

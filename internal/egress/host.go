@@ -90,7 +90,7 @@ func checkBytes(s string) error {
 func nonASCII(s string) error {
 	refused := invalid(s, "it is not ASCII")
 	if ascii, err := idna.Lookup.ToASCII(s); err == nil {
-		return refused.WithRemedy("If you mean the host %s, write it so.", ascii)
+		return refused.WithRemedy("If you mean the host, write %s.", ascii)
 	}
 	return refused
 }

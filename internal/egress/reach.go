@@ -65,7 +65,7 @@ func (g Reach) Check() error {
 	}
 	if n := len(g.Ports()); n > MaxPorts {
 		return reason.Errorf(reason.HostInvalid, "the allowed hosts have %d different ports, at most %d are possible", n, MaxPorts).
-			WithRemedy("Take out rules until there are fewer ports: a sandbox listens on each.")
+			WithRemedy("Remove rules until they have fewer ports: a sandbox listens on each port.")
 	}
 	return nil
 }
@@ -192,7 +192,7 @@ func (g Reach) Enforceable() error {
 		host, port, _ := strings.Cut(rule.Canonical(), ":")
 		if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 			return reason.Errorf(reason.HostInvalid, "programs connect to the address of %s, and no rule with the name covers that", rule).
-				WithRemedy("Name the address: 127.0.0.1:%s, and [::1]:%s if need be.", port, port)
+				WithRemedy("Specify the address: 127.0.0.1:%s, and [::1]:%s if needed.", port, port)
 		}
 	}
 	return g.Check()

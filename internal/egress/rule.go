@@ -79,7 +79,7 @@ func splitRule(s string) (pattern string, port uint16, err error) {
 			return "", 0, invalid(s, "the brackets do not match")
 		}
 		if !strings.Contains(inside, ":") {
-			return "", 0, invalid(s, "only an IPv6 address stands in brackets")
+			return "", 0, invalid(s, "only an IPv6 address may be in brackets")
 		}
 		if rest == "" {
 			return inside, 0, nil

@@ -100,7 +100,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	front.Go(func() error {
 		select {
 		case <-upkeepCtx.Done():
-			return errors.New("a part that the gateway cannot do without has stopped")
+			return errors.New("a required part of the gateway has stopped")
 		case <-frontCtx.Done():
 			return nil
 		}

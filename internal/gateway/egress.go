@@ -36,7 +36,7 @@ func reach(cfg *config.Config) (egress.Reach, error) {
 	grant.Secrets = ofPrograms(known)
 	if idle := len(grant.Inspect) - len(grant.Reachable().Inspect); idle > 0 {
 		return grant, reason.Errorf(reason.ConfigInvalid, "process_runner.inspect: %d of its hosts can not be reached", idle).
-			WithRemedy("Name them in process_runner.allowed_egress_hosts, too, or take them out.")
+			WithRemedy("Add them to process_runner.allowed_egress_hosts, or remove them here.")
 	}
 	if err := grant.Enforceable(); err != nil {
 		return grant, fmt.Errorf("process_runner.allowed_egress_hosts: %w", err)

@@ -218,7 +218,7 @@ func listen(ctx context.Context, address, key string) (net.Listener, error) {
 	l, err := cfg.Listen(ctx, "tcp", address)
 	if err != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "listening on %s: %w", address, err).
-			WithRemedy("Stop what holds the port, or set %s to another.", key)
+			WithRemedy("Stop the program that uses the port, or set %s to another port.", key)
 	}
 	return l, nil
 }
@@ -284,7 +284,7 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 		g.log.InfoContext(ctx, "open work of an ended token was stopped", append(attrs, slog.String("note", why.Message))...)
 	}
 	g.tokens.OnRevoke(func(t token.Token) {
-		endToken(t, reason.Errorf(reason.Unauthenticated, "the token %s was revoked", t.ID).WithRemedy("Have another one made: `palyra tokens create`."))
+		endToken(t, reason.Errorf(reason.Unauthenticated, "the token %s was revoked", t.ID).WithRemedy("Create another token: `palyra tokens create`."))
 	})
 	g.identity.OnCut(func(p access.Principal, why *reason.Error) {
 		g.pairings.EndOf(ctx, p)

@@ -303,7 +303,7 @@ func thawCommand(s *settings) *cobra.Command {
 		Args:  arguments(cobra.NoArgs),
 		RunE: s.loaded(func(cmd *cobra.Command, cfg *config.Config) error {
 			if !alone {
-				return misused(cmd, errors.New("pass --alone: this host alone decides"))
+				return misused(cmd, errors.New("pass --alone to confirm that this host decides alone"))
 			}
 			was, err := ThawAlone(cmd.Context(), cfg)
 			if err == nil {

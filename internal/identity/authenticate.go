@@ -104,8 +104,8 @@ func (s *Service) AuthenticateHost() (access.Caller, error) {
 	}
 	if dir := s.localDir.Load(); dir != nil {
 		if kept, err := KeptIn(*dir); kept != nil || err != nil {
-			return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the local operator's key is kept where its uid alone does not reach it, and so the uid alone is not enough here").
-				WithRemedy("Leave out --socket, so that the key is used; `palyra key show` says where it is.")
+			return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the local operator's key is protected from programs with its uid, so the uid alone is not sufficient here").
+				WithRemedy("Omit --socket, so that the key is used; `palyra key show` shows its location.")
 		}
 	}
 	dev, err := s.live(dev.ID)
@@ -128,7 +128,7 @@ func (s *Service) SessionCaller(deviceID string, over access.Transport) (access.
 	if over == access.TransportSocket {
 		c, err := s.AuthenticateHost()
 		if err == nil && c.DeviceID != deviceID {
-			err = reason.Errorf(reason.Unauthenticated, "the local operator has another device by now")
+			err = reason.Errorf(reason.Unauthenticated, "the local operator now has another device")
 		}
 		return c, err
 	}
@@ -158,8 +158,8 @@ func (s *Service) AuthenticateAgent(name string) (access.Caller, error) {
 	case !ok && m.AwaitsConsent:
 		return access.Caller{}, m.Waiting()
 	case !ok || m.Owner != dev.Principal:
-		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s has no agent %q for whom a hook without a token could speak", dev.Principal, name).
-			WithRemedy("Make it with `palyra hook install %s`, or give the hook a token.", name)
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s has no agent %q that a hook without a token could act for", dev.Principal, name).
+			WithRemedy("Create it with `palyra hook install %s`, or give the hook a token.", name)
 	}
 	c := m.Caller(dev.ID)
 	c.Transport = access.TransportSocket
@@ -204,7 +204,7 @@ func (s *Service) caller(dev Device) (access.Caller, error) {
 		return access.Caller{}, m.Waiting()
 	}
 	if !ok {
-		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of device %s may not act: it or its owner is disabled or gone", dev.Principal, dev.ID)
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of device %s may not act: it or its owner is disabled or was removed", dev.Principal, dev.ID)
 	}
 	c := m.Caller(dev.ID)
 	c.Paired = true
@@ -216,7 +216,7 @@ func (s *Service) caller(dev Device) (access.Caller, error) {
 // clock in both cases.
 func (s *Service) verify(chain []*x509.Certificate) (presented, error) {
 	if len(chain) == 0 {
-		return presented{}, reason.Errorf(reason.Unauthenticated, "there is no client certificate")
+		return presented{}, reason.Errorf(reason.Unauthenticated, "the client certificate is missing")
 	}
 	key := sha256.Sum256(chain[0].Raw)
 	now := s.now()

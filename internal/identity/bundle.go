@@ -227,7 +227,7 @@ func readBundle(dir string) (Bundle, error) {
 	b.Root, b.Address, b.ServerName = of.Root, of.Address, of.ServerName
 	if !isOf(b.Chain[0], b.Key) {
 		return b, reason.Errorf(reason.ConfigInvalid, "%s and %s in %s do not belong together", keyName, certFile, dir).
-			WithRemedy("Restart palyrad for the local operator, or have the bundle made again.")
+			WithRemedy("Restart palyrad for the local operator, or have the bundle created again.")
 	}
 	if b.Chain[len(b.Chain)-1].CheckSignatureFrom(b.Root) != nil {
 		return b, reason.Errorf(reason.ConfigInvalid, "%s in %s is not the root of %s", rootFile, dir, certFile)

@@ -74,7 +74,7 @@ func (s *Service) ownDevice(by access.Caller) error {
 	if by.Token == nil && by.Paired && err == nil && dev.Principal == by.Principal {
 		return nil
 	}
-	return reason.Errorf(reason.PermissionDenied, "%s consents with a device of their own, and with nothing less", by.Principal).
+	return reason.Errorf(reason.PermissionDenied, "%s can consent only with a device of their own", by.Principal).
 		WithRemedy("Use the credential of a device: add `--credentials DIR` to the command.")
 }
 

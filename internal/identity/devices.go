@@ -45,7 +45,7 @@ func (s *Service) renewOnce(ctx context.Context, deviceID, by string, csr []byte
 		return ca.Issued{}, err
 	}
 	if dev.Session() {
-		return ca.Issued{}, reason.Errorf(reason.PermissionDenied, "the certificate of a login is not renewed; it ends at %s", dev.LoginUntil.Format(time.RFC3339)).
+		return ca.Issued{}, reason.Errorf(reason.PermissionDenied, "the certificate of a login cannot be renewed; it expires at %s", dev.LoginUntil.Format(time.RFC3339)).
 			WithRemedy("Log in again: `palyra login`.")
 	}
 	if m, ok := s.registry.Active(dev.Principal); !ok && m.AwaitsConsent {
@@ -85,7 +85,7 @@ func (s *Service) countRenewal(device string) error {
 	}
 	if r.n++; r.n > mostRenewals {
 		return reason.Errorf(reason.RateLimited, "the device %s renewed its certificate %d times within an hour", device, mostRenewals).
-			WithRemedy("Its certificate stays good until its end. Look at what renews it, or revoke the device: `palyra devices revoke %s`.", device)
+			WithRemedy("Its certificate is valid until it expires. Check the program that renews it, or revoke the device: `palyra devices revoke %s`.", device)
 	}
 	s.renewals[device] = r
 	return nil

@@ -82,7 +82,7 @@ func (s *Service) update(ctx context.Context, actor access.Principal, c MemberCh
 	}
 	err = s.known(ctx, actor)
 	if m.Owner != was.Owner || len(without(was.Roles, m.Roles)) > 0 {
-		s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "what %s may do was changed", m.Principal).WithRemedy("Connect again."))
+		s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "the permissions of %s were changed", m.Principal).WithRemedy("Connect again."))
 	}
 	return m, err
 }
@@ -103,7 +103,7 @@ func backTo(was, m access.Member) string {
 func (s *Service) changed(was access.Member, c MemberChange) (access.Member, error) {
 	m := was
 	if both := without(c.AddRoles, without(c.AddRoles, c.RemoveRoles)); len(both) > 0 {
-		return m, reason.Errorf(reason.InvalidInput, "the role %q is to be given and taken", both[0])
+		return m, reason.Errorf(reason.InvalidInput, "the role %q is to be both added and removed", both[0])
 	}
 	if err := s.knownRoles(c.AddRoles); err != nil {
 		return m, err
@@ -262,7 +262,7 @@ func (s *Service) changeable(actor access.Principal, name string, given []access
 	case !known:
 		return m, reason.Errorf(reason.NotFound, "member %s not found", name).WithRemedy("See `palyra members list`.")
 	case m.Removed():
-		return m, reason.Errorf(reason.NotFound, "%s was removed at %s, which is for good", m.Principal, m.RemovedAt.Format("2006-01-02 15:04:05Z07:00")).
+		return m, reason.Errorf(reason.NotFound, "%s was removed permanently at %s", m.Principal, m.RemovedAt.Format("2006-01-02 15:04:05Z07:00")).
 			WithRemedy("Add a member with another name: `palyra members add NAME --role ROLE`.")
 	}
 	return m, nil

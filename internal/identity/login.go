@@ -141,7 +141,7 @@ func (s *Service) logIn(ctx context.Context, l Login) (LoggedIn, error) {
 		err = s.known(ctx, Provider())
 	}
 	if len(without(was.Roles, m.Roles)) > 0 {
-		s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "what %s may do was changed", m.Principal).WithRemedy("Connect again."))
+		s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "the permissions of %s were changed", m.Principal).WithRemedy("Connect again."))
 	}
 	return LoggedIn{Member: m, Device: dev, Certificate: cert}, err
 }
@@ -160,7 +160,7 @@ func (s *Service) loginMember(l Login) (was, m access.Member, err error) {
 		return was, m, s.free(m.Principal)
 	}
 	if was, bound = s.registry.Get(p); !bound || was.Removed() {
-		return was, m, reason.Errorf(reason.LoginRefused, "%s was removed, which is for good", p).
+		return was, m, reason.Errorf(reason.LoginRefused, "%s was removed permanently", p).
 			WithRemedy("Ask an owner for another member with a credential: `palyra members add NAME --role ROLE`.")
 	}
 	if was.Disabled {
@@ -185,13 +185,13 @@ func (s *Service) free(p access.Principal) error {
 	other, logsIn := s.Binding(p)
 	switch {
 	case of.Removed():
-		return reason.Errorf(reason.LoginRefused, "there was a member %s, and the journal, votes and grants name it: the name is not free again", p).
+		return reason.Errorf(reason.LoginRefused, "a removed member had the name %s, which the journal, votes and grants still use", p).
 			WithRemedy("Have the identity provider give the person another name, or choose another claim for oidc.username_claim.")
 	case logsIn:
 		return reason.Errorf(reason.LoginRefused, "%s is another person at the identity provider (subject %s)", p, other.Subject).
 			WithRemedy("Have the identity provider give the person another name, or choose another claim for oidc.username_claim.")
 	}
-	return reason.Errorf(reason.LoginRefused, "there is a local member %s, and no login takes a member over", p).
+	return reason.Errorf(reason.LoginRefused, "the local member %s already exists, and a login cannot take over a member", p).
 		WithRemedy("Log in with that member's own credential, or have the identity provider give the person another name.")
 }
 

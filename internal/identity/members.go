@@ -38,10 +38,10 @@ func (s *Service) AddMember(ctx context.Context, actor access.Principal, name st
 	}
 	switch was, ok := s.registry.Get(m.Principal); {
 	case ok && was.Removed():
-		return Admission{}, reason.Errorf(reason.AlreadyExists, "there was a member %s, and the journal, votes and grants name it: the name is not free again", m.Principal).
+		return Admission{}, reason.Errorf(reason.AlreadyExists, "a removed member had the name %s, which the journal, votes and grants still use", m.Principal).
 			WithRemedy("Choose another name.")
 	case ok:
-		return Admission{}, reason.Errorf(reason.AlreadyExists, "there is a member %s already", m.Principal)
+		return Admission{}, reason.Errorf(reason.AlreadyExists, "the member %s already exists", m.Principal)
 	}
 	if err := s.accepted(s.lossOfAdding(m), acceptLoss); err != nil {
 		return Admission{}, err
@@ -107,13 +107,13 @@ func checkKind(m access.Member) error {
 	case access.KindUser:
 		if slices.Contains(m.Roles, access.RoleAgent) {
 			return reason.Errorf(reason.InvalidInput, "%s would be a user with the role of agents, but an agent acts for an owner", m.Principal).
-				WithRemedy("Say whose agent it is: `palyrad operator add %s --role agent --owner USER`.", m.Principal.Name)
+				WithRemedy("Name the owner of the agent: `palyrad operator add %s --role agent --owner USER`.", m.Principal.Name)
 		}
 		return nil
 	case access.KindAgent:
 		for _, r := range m.Roles {
 			if !r.For(access.KindAgent) {
-				return reason.Errorf(reason.InvalidInput, "%s cannot hold the role %q: an agent runs tools and decides nothing", m.Principal, r)
+				return reason.Errorf(reason.InvalidInput, "%s cannot hold the role %q: an agent runs tools and makes no decisions", m.Principal, r)
 			}
 		}
 		return nil
@@ -132,7 +132,7 @@ func (s *Service) checkOwner(m access.Member) error {
 	}
 	owner, ok := s.registry.Get(m.Owner)
 	if !ok || owner.Disabled || owner.Principal.Kind != access.KindUser {
-		return reason.Errorf(reason.InvalidInput, "%s needs an owner that is a user and not disabled; %q is none", m.Principal, m.Owner.String())
+		return reason.Errorf(reason.InvalidInput, "%s needs an owner that is an active user; %q is not one", m.Principal, m.Owner.String())
 	}
 	return nil
 }

@@ -120,7 +120,7 @@ func (s *Service) ResetPresence(ctx context.Context, actor access.Principal, dev
 	_, err = s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
 		if was = dev.Presence; len(was.Public) == 0 {
 			return reason.Errorf(reason.NotFound, "device %s has no presence key", dev.ID).
-				WithRemedy("There is nothing to take away: `palyra key presence --passphrase` makes one on that device.")
+				WithRemedy("The device has no presence key: `palyra key presence --passphrase` creates one there.")
 		}
 		dev.Presence = PresenceKey{ResetAt: s.instant()}
 		d.add(event.PresenceKeyReset, actor, dev.ID, presenceKeyEvent{DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: was.SHA256()})

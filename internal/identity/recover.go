@@ -120,7 +120,7 @@ func (s *Service) find(name string) (access.Member, error) {
 			WithRemedy("See `palyra members list`; `palyrad operator add NAME --role ROLE` adds one.")
 	}
 	if _, active := s.registry.Active(m.Principal); !active && !s.waits(m.Principal) {
-		return access.Member{}, reason.Errorf(reason.InvalidInput, "%s may not act: it or its owner is disabled or gone", m.Principal)
+		return access.Member{}, reason.Errorf(reason.InvalidInput, "%s may not act: it or its owner is disabled or was removed", m.Principal)
 	}
 	return m, nil
 }

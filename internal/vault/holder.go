@@ -60,7 +60,7 @@ func (s *Service) ended(ref Ref, holder string, last event.Code) *reason.Error {
 	default:
 		why = reason.Errorf(reason.SecretEnded, "the secret %s belongs to %s, and %s belongs to %s", ref, holder, ref.Scope, now)
 	}
-	return why.WithRemedy("Put a value of your own: `palyra vault put %s`. Or remove the secret: `palyra vault rm %[1]s`.", ref)
+	return why.WithRemedy("Store your own value: `palyra vault put %s`. Or remove the secret: `palyra vault rm %[1]s`.", ref)
 }
 
 // withheld removes the metadata that the former holder set on an ended secret.

@@ -147,7 +147,7 @@ func (d *Desk) Release(a Answer) {
 // error of the store is returned unchanged. The call must not start after any error.
 func (d *Desk) Recheck(ctx context.Context, a Answer) error {
 	if !a.Allowed() {
-		return reason.Errorf(reason.PermitRefused, "an answer of kind %q allows nothing", a.kind)
+		return reason.Errorf(reason.PermitRefused, "an answer of kind %q does not allow a call", a.kind)
 	}
 	if state, frozen := d.Frozen(ctx); frozen {
 		return frozenError(&state)

@@ -131,7 +131,7 @@ func (b Ballot) checkScope(l Limits) (Ballot, error) {
 	switch b.Scope {
 	case Once:
 		if b.TTL != 0 || b.Uses != 0 || b.Match != MatchExact {
-			return b, reason.Errorf(reason.InvalidInput, "scope once takes no ttl, no uses, and only the matcher exact").
+			return b, reason.Errorf(reason.InvalidInput, "scope once allows no ttl, no uses, and only the matcher exact").
 				WithRemedy("Omit them, or choose scope session or timeboxed.")
 		}
 		return b, nil

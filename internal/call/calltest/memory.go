@@ -50,7 +50,7 @@ func (m *Memory) Record(_ context.Context, e call.Entry) (int64, error) {
 		}
 	}
 	if a := e.Attestation; a != nil && slices.ContainsFunc(m.attested, func(s attest.Stored) bool { return s.ProposalID == a.ProposalID || s.ID == a.Envelope.ID }) {
-		return 0, reason.Errorf(reason.AlreadyExists, "there is an attestation of proposal %s already", a.ProposalID)
+		return 0, reason.Errorf(reason.AlreadyExists, "an attestation of proposal %s already exists", a.ProposalID)
 	}
 	for _, b := range e.Blobs {
 		if len(b) > call.MaxBlob {

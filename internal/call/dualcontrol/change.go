@@ -159,7 +159,7 @@ func (g *Gate) makeAlone(ctx context.Context, p *Plan, why string) (any, error) 
 	g.making.Lock()
 	defer g.making.Unlock()
 	if g.DualControl().On {
-		return nil, reason.Errorf(reason.BindingMismatch, "dual control was turned on meanwhile, and the change requires a second person").WithRemedy("Try again, and a second person is asked.")
+		return nil, reason.Errorf(reason.BindingMismatch, "dual control was turned on meanwhile, and the change requires a second person").WithRemedy("Try again; a second person is then asked.")
 	}
 	digest, err := p.Question.digest()
 	if err != nil {

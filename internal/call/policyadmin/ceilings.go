@@ -97,7 +97,7 @@ func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ce
 	}
 	_, err = p.apply(context.WithoutCancel(ctx), by.Principal.String(), candidate{sources: p.running.sources, activated: p.running.activated})
 	if who, of := principalOf(c.Name); of && !c.Allowed && p.use.Cut != nil {
-		p.use.Cut(who, reason.Errorf(reason.Unauthenticated, "%s is kept out by a ceiling", who))
+		p.use.Cut(who, reason.Errorf(reason.Unauthenticated, "%s is excluded by a ceiling", who))
 	}
 	return c, err
 }

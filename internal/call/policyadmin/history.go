@@ -102,7 +102,7 @@ func Reset(ctx context.Context, store Store) (version string, err error) {
 		return "", err
 	}
 	if !found {
-		return "", reason.Errorf(reason.NotFound, "the policy directory counts from the next start already")
+		return "", reason.Errorf(reason.NotFound, "the policy directory is already effective from the next start")
 	}
 	draft, err := event.DraftOf(event.PolicyReset, journal.Daemon, "", struct {
 		Version string `json:"policy_version"`

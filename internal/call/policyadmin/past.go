@@ -61,7 +61,7 @@ func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall
 		return PastCall{}, noCall(id)
 	}
 	if len(one.Evaluations) == 0 {
-		return PastCall{}, reason.Errorf(reason.NotFound, "call %s has no verdict: it ended before policy was asked: %s", one.proposed.ProposalID, one.refused.Message).
+		return PastCall{}, reason.Errorf(reason.NotFound, "call %s has no verdict: it ended before policy was evaluated: %s", one.proposed.ProposalID, one.refused.Message).
 			WithRemedy("`palyra journal tail` shows what happened instead.")
 	}
 	evaluated, decided, notes := one.subject(id, approvalDigest)

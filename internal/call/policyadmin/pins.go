@@ -278,7 +278,7 @@ func (p *Admin) suspend(ctx context.Context, suspended map[string]error) {
 func refusal(name string, cause error) *reason.Error {
 	if isLeftOut(cause) {
 		server, _, _ := strings.Cut(name, "/")
-		return reason.Errorf(reason.ToolSuspended, "tool %s is suspended: the policies do not fit the tools of the new upstream server %s, which stays out as a whole", name, server).
+		return reason.Errorf(reason.ToolSuspended, "tool %s is suspended: the policies do not fit the tools of the new upstream server %s, none of whose tools is available", name, server).
 			WithRemedy("Ask an operator to correct what `palyra policy check` names, then `palyra policy reload`.")
 	}
 	return reason.Errorf(reason.ToolSuspended, "tool %s is suspended: its definition changed, and the policies do not fit the new one", name)

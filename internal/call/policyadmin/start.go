@@ -66,7 +66,7 @@ func (p *Admin) loadLast(ctx context.Context, dir string, sources []policy.Sourc
 	}
 	if err != nil {
 		return reason.Errorf(reason.Of(err), "the policy directory %s is missing, and the last active policies do not load: %w", dir, err).
-			WithRemedy("Make the directory again, empty if the built-in policies are to count alone, then start palyrad.")
+			WithRemedy("Create the directory again, empty if only the built-in policies should apply, then start palyrad.")
 	}
 	p.use.Log.WarnContext(ctx, "the policy directory is missing, and the last active policies stay active; create it again, empty to use the built-in policies alone",
 		slog.String("policy_dir", dir), slog.String("version", p.use.Engine.Current().Version()))
@@ -91,7 +91,7 @@ func (p *Admin) loadProposed(ctx context.Context) (done bool, err error) {
 	}
 	if _, err := p.apply(ctx, journal.Daemon, candidate{sources: last}); err != nil {
 		return false, reason.Errorf(reason.Of(err), "the policy directory changed without a second person, and the last active policies do not load: %w", err).
-			WithRemedy("Let the directory count on this host's word with `palyrad policy reset`, then start palyrad.")
+			WithRemedy("Put the directory in force with `palyrad policy reset` on this host, then start palyrad.")
 	}
 	p.report(ctx, p.directoryProposed(ctx))
 	return true, nil

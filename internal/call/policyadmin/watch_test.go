@@ -285,11 +285,11 @@ func TestDirectoryIsMissingAtStart(t *testing.T) {
 	}
 	// palyrad does not start if the last set in force no longer loads.
 	_, _, err := start(known, noTools{})
-	if e := reason.Known(err, reason.Internal); !strings.Contains(err.Error(), dir) || !strings.Contains(e.NextStep(), "Make the directory again") {
+	if e := reason.Known(err, reason.Internal); !strings.Contains(err.Error(), dir) || !strings.Contains(e.NextStep(), "Create the directory again") {
 		t.Errorf("the start with policies that do not load: %v", err)
 	}
 	_, _, err = start(unreadable{known}, builtinTools{})
-	if e := reason.Known(err, reason.Internal); e.Code != reason.JournalUnavailable || !strings.Contains(e.NextStep(), "Make the directory again") {
+	if e := reason.Known(err, reason.Internal); e.Code != reason.JournalUnavailable || !strings.Contains(e.NextStep(), "Create the directory again") {
 		t.Errorf("the start with a store that cannot be read: %v", err)
 	}
 	// Control. The empty set is the last set in force from here on.

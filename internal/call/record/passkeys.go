@@ -46,7 +46,7 @@ func voted(log *passkey.Log, p approval.VotedPayload) error {
 	case proof.Version != p.Version-1 || p.Vote.ShownDigest != p.CallDigest:
 		return fmt.Errorf("the passkey's proof is of another vote: of version %d of the approval, not of %d", proof.Version, p.Version-1)
 	case !p.Vote.Present:
-		return errors.New("the vote has a passkey's proof, and does not count as present")
+		return errors.New("the vote has a passkey's proof, but it does not prove presence")
 	}
 	return log.Voted(p.Vote.User, *proof, func(gateway string) passkey.Statement { return p.Vote.Said(gateway, p.ApprovalID) })
 }

@@ -117,7 +117,7 @@ func (r request) Header() http.Header { return r.header }
 func TestWaitFlag(t *testing.T) {
 	t.Parallel()
 	pending := reason.Errorf(reason.ChangePending, "the change waits for another owner").
-		WithField("approval_id", "01MINE").WithField("expires_at", "2026-03-04T05:06:07Z").WithRemedy("Another person answers.")
+		WithField("approval_id", "01MINE").WithField("expires_at", "2026-03-04T05:06:07Z").WithRemedy("Ask another person to answer.")
 	denied := reason.Errorf(reason.ApprovalDenied, "bob said no")
 	for name, c := range map[string]struct {
 		args   []string

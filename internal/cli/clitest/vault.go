@@ -62,7 +62,7 @@ func (s fakeVault) RevealSecret(_ context.Context, req *palyrav1.RevealSecretReq
 func (s fakeVault) ListSecrets(context.Context, *palyrav1.ListSecretsRequest) (*palyrav1.ListSecretsResponse, error) {
 	return &palyrav1.ListSecretsResponse{Secrets: []*palyrav1.Secret{
 		someSecret(), {Ref: "vault://user:ada/smtp", Problem: string(reason.SecretUnreadable)},
-		{Ref: "vault://agent:helper/api", Version: 1, Holder: "user:bob", Ended: "The secret ended. Put a value of your own."},
+		{Ref: "vault://agent:helper/api", Version: 1, Holder: "user:bob", Ended: "The secret ended. Store your own value."},
 	}}, nil
 }
 

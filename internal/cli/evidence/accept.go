@@ -62,7 +62,7 @@ func (a *app) acceptRestore(ctx context.Context, sure bool) error {
 		return err
 	}
 	if !seen {
-		return reason.Errorf(reason.NotFound, "there is nothing to accept: no journal of this gateway was seen before").
+		return reason.Errorf(reason.NotFound, "no earlier journal of this gateway is known, so none can be accepted").
 			WithRemedy("Use the gateway as it is: `palyra status`.")
 	}
 	if doubt == nil {

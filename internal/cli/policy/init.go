@@ -194,7 +194,7 @@ func (a *app) initDir(given []string, read string, status *palyrav1.GetStatusRes
 	}
 	if dir == "" {
 		return "", command.Usage("policy.dir is empty, so that palyrad reads no directory").
-			WithRemedy("Take `policy.dir = \"\"` out of palyra.toml, or name a directory.")
+			WithRemedy("Remove `policy.dir = \"\"` from palyra.toml, or name a directory.")
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -223,7 +223,7 @@ func writeProfile(p profile.Profile, dir string, force bool) error {
 	for _, s := range p.Files {
 		path := filepath.Join(dir, s.Name)
 		if _, err := os.Lstat(path); !force && !errors.Is(err, fs.ErrNotExist) {
-			return reason.Errorf(reason.AlreadyExists, "%s is there already; nothing was written", path).
+			return reason.Errorf(reason.AlreadyExists, "%s already exists; nothing was written", path).
 				WithRemedy("Name another directory, or overwrite with --force --yes.")
 		}
 	}

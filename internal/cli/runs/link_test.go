@@ -158,7 +158,7 @@ func TestRunReconnectGivesUp(t *testing.T) {
 	if n := strings.Count(r.Err, "connection lost; trying again in "); n != runs.RunTries {
 		t.Errorf("%d tries, want %d: %s", n, runs.RunTries, r.Err)
 	}
-	if !strings.Contains(r.Err, "The run goes on without this command: `palyra runs watch "+clitest.RunID+" --after 1048583`") {
+	if !strings.Contains(r.Err, "The run continues without this command: `palyra runs watch "+clitest.RunID+" --after 1048583`") {
 		t.Error(r.Err)
 	}
 }

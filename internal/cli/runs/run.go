@@ -106,7 +106,7 @@ func (a *app) checkRunFlags(f runFlags) error {
 		return command.Usage("--max-calls, --max-tokens and --max-time want 0 or more")
 	case f.interactive && !f.detach && !a.Interactive():
 		return command.Usage("--interactive needs a terminal to read from").
-			WithRemedy("Leave it away; the run then ends with the model's answer. With --detach it waits for `palyra runs message`.")
+			WithRemedy("Omit it; the run then ends with the model's answer. With --detach, the run waits for `palyra runs message`.")
 	}
 	return command.CheckName("session", f.session)
 }

@@ -208,7 +208,7 @@ func (s *runSession) printAnswer(r *palyrav1.Run) error {
 func (s *runSession) lost(err error) error {
 	s.endLine()
 	if s.id != "" {
-		return client.Explain(nil, err).WithRemedy("The run goes on without this command: `palyra runs watch %s --after %d`.", s.id, s.seen)
+		return client.Explain(nil, err).WithRemedy("The run continues without this command: `palyra runs watch %s --after %d`.", s.id, s.seen)
 	}
 	return mayHaveStarted(err, s.losses > 0)
 }

@@ -113,7 +113,7 @@ func (a *upCommands) up(ctx context.Context, f *upFlags) (err error) {
 // agree asks before anything is written.
 func (a *upCommands) agree(ctx context.Context, sure bool) error {
 	if !sure && !a.Interactive() {
-		return command.Usage("this changes settings of agents").WithRemedy("Look at it with --dry-run, and repeat the command with --yes.")
+		return command.Usage("this changes settings of agents").WithRemedy("Review it with --dry-run, and repeat the command with --yes.")
 	}
 	return a.Agree(ctx, sure, "Write this and start palyrad?")
 }

@@ -118,15 +118,15 @@ func readKey(file string) (ed25519.PrivateKey, error) {
 	}
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != keyfile.KeyBlock || len(rest) > 0 {
-		return nil, command.Usage("%s does not contain a private key", file).WithRemedy("Make one with `palyra skills keygen`.")
+		return nil, command.Usage("%s does not contain a private key", file).WithRemedy("Create one with `palyra skills keygen`.")
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, command.Usage("%s contains an invalid private key", file).WithRemedy("Make one with `palyra skills keygen`.")
+		return nil, command.Usage("%s contains an invalid private key", file).WithRemedy("Create one with `palyra skills keygen`.")
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, command.Usage("the key in %s is not an Ed25519 key", file).WithRemedy("Make one with `palyra skills keygen`.")
+		return nil, command.Usage("the key in %s is not an Ed25519 key", file).WithRemedy("Create one with `palyra skills keygen`.")
 	}
 	return key, nil
 }

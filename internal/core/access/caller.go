@@ -38,7 +38,7 @@ func ParseRole(s string) (Role, error) {
 	return Role(s), nil
 }
 
-// For reports whether members of a kind can hold the role: an agent runs tools and decides nothing,
+// For reports whether members of a kind can hold the role: an agent runs tools and makes no decisions,
 // and a delegate is not a user.
 func (r Role) For(k Kind) bool {
 	switch k {
@@ -178,7 +178,7 @@ func (c Caller) Reduced(now Caller) error {
 	if same && !slices.ContainsFunc(c.Roles, func(r Role) bool { return !slices.Contains(now.Roles, r) }) {
 		return nil
 	}
-	return reason.Errorf(reason.Unauthenticated, "what %s may do was changed", c.Principal).WithRemedy("Connect again.")
+	return reason.Errorf(reason.Unauthenticated, "the permissions of %s were changed", c.Principal).WithRemedy("Connect again.")
 }
 
 // TokenBounds limit the use of a token: to its scopes, and to the current permissions of its

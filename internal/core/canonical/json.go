@@ -38,7 +38,7 @@ var (
 	ErrDuplicateKey = errors.New("duplicate object key")
 	ErrUTF8         = errors.New("invalid UTF-8 or lone surrogate")
 	ErrNUL          = errors.New("NUL character in a string")
-	ErrNumber       = errors.New("number does not survive a double")
+	ErrNumber       = errors.New("number cannot be represented exactly as a double")
 )
 
 // JSON returns the RFC 8785 form of one JSON value of at most MaxSize bytes. The error gives

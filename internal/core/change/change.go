@@ -66,6 +66,6 @@ func Unguarded(context.Context, Kind) error { return nil }
 
 // Refused returns the error for a change without a permit.
 func Refused(kind Kind) error {
-	return reason.Errorf(reason.PermitRefused, "the change %s takes the approval of a second person, and none was given for it", kind).
+	return reason.Errorf(reason.PermitRefused, "the change %s requires the approval of a second person, and none was given for it", kind).
 		WithRemedy("Request the change with the `palyra` command or the API, which ask a second person.")
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // errNotMoved reports a text in which the moved keys cannot be separated from the rest.
-var errNotMoved = errors.New("the secrets of this file cannot be taken out without touching the rest of it")
+var errNotMoved = errors.New("the secrets cannot be removed from this file without changing the rest of it")
 
 // MoveSecrets returns the text of a configuration without its [[secrets]]. refs maps the
 // indexes of models to secrets of the vault, which replace the models' key files. Every other

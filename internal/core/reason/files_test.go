@@ -24,13 +24,13 @@ func TestOutOfFiles(t *testing.T) {
 		want string
 	}{
 		{"a reason", reason.Errorf(reason.JournalUnavailable, "opening journal: %w", opening(syscall.EMFILE)), "LimitNOFILE"},
-		{"one with a remedy", reason.Errorf(reason.JournalUnavailable, "opening: %w", opening(syscall.EMFILE)).WithRemedy("See the disk.").WithField("a", "b"), "LimitNOFILE"},
+		{"one with a remedy", reason.Errorf(reason.JournalUnavailable, "opening: %w", opening(syscall.EMFILE)).WithRemedy("Check the disk.").WithField("a", "b"), "LimitNOFILE"},
 		{"one within another", reason.Errorf(reason.SpawnFailed, "starting: %w", reason.Errorf(reason.Internal, "x: %w", opening(syscall.EMFILE))), "LimitNOFILE"},
 		{"a fault", reason.Fault(opening(syscall.EMFILE)), "LimitNOFILE"},
 		{"a fault of a fault", reason.Fault(reason.Fault(opening(syscall.EMFILE))), "LimitNOFILE"},
 		{"of the machine", reason.Fault(opening(syscall.ENFILE)), "file-max"},
 		{"a hidden cause", reason.Errorf(reason.SpawnFailed, "it cannot be read").WithCause(opening(syscall.EMFILE)), "LimitNOFILE"},
-		{"another error", reason.Errorf(reason.JournalUnavailable, "opening: %w", opening(syscall.EIO)).WithRemedy("See the disk."), "See the disk."},
+		{"another error", reason.Errorf(reason.JournalUnavailable, "opening: %w", opening(syscall.EIO)).WithRemedy("Check the disk."), "Check the disk."},
 		{"another fault", reason.Fault(errors.New("secret")), reason.Lookup(reason.Internal).Remedy},
 		{"no cause", &reason.Error{Code: reason.Internal}, reason.Lookup(reason.Internal).Remedy},
 	} {

@@ -243,7 +243,7 @@ var Table = []Row{
 	{AlreadyExists, ExitConflict, "It exists already.", "Choose another name or id."},
 	{IdempotencyMismatch, ExitConflict, "The idempotency key was used for a different call.", "Use a new key for a new call."},
 	{SecretExpired, ExitExpired, "The secret has expired.", "Put a new value: `palyra vault put REF --expires DURATION`."},
-	{SecretEnded, ExitExpired, "The agent has another owner, or the skill another publisher's key, than when the secret was put.", "Put a value of your own with `palyra vault put REF`, or remove the secret with `palyra vault rm REF`."},
+	{SecretEnded, ExitExpired, "The agent has another owner, or the skill another publisher's key, than when the secret was put.", "Store your own value with `palyra vault put REF`, or remove the secret with `palyra vault rm REF`."},
 	{LossNotAccepted, ExitUsage, "The change removes a member's power to answer approvals.", "Repeat it with --yes if that is intended; accept_loss in the API."},
 	{LastOwner, ExitConflict, "The gateway would be without an owner who can act.", "Make another owner first: `palyra members roles NAME --add owner`, or `palyra members add NAME --role owner`."},
 	{PairingFailed, ExitVerification, "The machine and the gateway do not have the same secret, or their connection is intercepted.", "Pair again, and type the PIN as `palyra pairing code` shows it."},

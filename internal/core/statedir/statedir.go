@@ -104,7 +104,7 @@ type Lock struct{ file *os.File }
 func Take(dir string) (*Lock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "making the state directory: %w", err).
-			WithRemedy("Set state_dir to a directory that palyrad may make.")
+			WithRemedy("Set state_dir to a directory that palyrad can create.")
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -214,7 +214,7 @@ func Unwritable(dir string, err error) error {
 		return err
 	}
 	return reason.Errorf(reason.JournalUnavailable, "%w", err).
-		WithRemedy("See that palyrad may write %s and that its disk is not full, read-only or failing; then start palyrad again.", dir)
+		WithRemedy("Check that palyrad may write %s and that its disk is not full, read-only or failing; then start palyrad again.", dir)
 }
 
 // CheckPrivate refuses a directory that others may enter.

@@ -28,11 +28,11 @@ func (e *Error) Error() string { return fmt.Sprintf("%d:%d: %s", e.Line, e.Colum
 
 // Errors of edits.
 var (
-	ErrNotFound = errors.New("there is nothing of that name")
-	ErrExists   = errors.New("there is something of that name already")
+	ErrNotFound = errors.New("the name does not exist")
+	ErrExists   = errors.New("the name already exists")
 	// ErrNotEdited is returned if a change would affect other text, such as in a table that is
 	// written in one line.
-	ErrNotEdited = errors.New("this cannot be changed without touching the rest of the file")
+	ErrNotEdited = errors.New("this cannot be changed without changing the rest of the file")
 )
 
 // Pair is a key and its value, in the order in which they are written. Values are strings,

@@ -55,7 +55,7 @@ func cause(ctx context.Context, err error) *reason.Error {
 	case errors.As(context.Cause(ctx), &known):
 		return known
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return reason.Errorf(reason.TimedOut, "the call ran into its deadline")
+		return reason.Errorf(reason.TimedOut, "the call exceeded its deadline")
 	}
 	return reason.Errorf(reason.Cancelled, "the call was cancelled")
 }

@@ -153,7 +153,7 @@ func RefPointer(ref string) (pointer string, ok bool) {
 	return pointer, err == nil
 }
 
-var errNoSuchSchema = errors.New("a $ref points at nothing")
+var errNoSuchSchema = errors.New("a $ref has no target")
 
 // lookup resolves a JSON Pointer (RFC 6901).
 func lookup(root any, pointer string) (any, error) {

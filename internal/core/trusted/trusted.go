@@ -32,7 +32,7 @@ var ErrUntrusted = errors.New("others could change it")
 func Check(path string, outside []string) (resolved string, err error) {
 	resolved, way, err := walk(path)
 	if err != nil {
-		return "", reason.Errorf(reason.ConfigInvalid, "%s cannot be looked at: %w", path, err).
+		return "", reason.Errorf(reason.ConfigInvalid, "%s cannot be inspected: %w", path, err).
 			WithRemedy("Correct the file or link %s, or remove it.", path)
 	}
 	for _, s := range way {

@@ -65,5 +65,5 @@ func pair(host *upstream, err error) (net.Conn, *egress.Entry, error) {
 	return host, host.entry, nil
 }
 
-var errRequests = reason.Errorf(reason.EgressDenied, "The program has made all the requests that it may make.").
+var errRequests = reason.Errorf(reason.EgressDenied, "The program has reached its limit of requests.").
 	WithField("reason", egress.ReasonBudgetRequests)

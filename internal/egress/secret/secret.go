@@ -189,7 +189,7 @@ func stillLent(ctx context.Context, s egress.Secret) error {
 	return err
 }
 
-var errNoSource = errors.New("there is nobody to ask")
+var errNoSource = errors.New("the value has no source")
 
 // ask reads the value from the source and caches it.
 func (x *Exchange) ask(ctx context.Context, s egress.Secret) error {

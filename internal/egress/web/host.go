@@ -14,7 +14,7 @@ func parseAuthority(s string, port uint16) (egress.Target, error) {
 	if bracketed, ok := strings.CutPrefix(s, "["); ok {
 		inside, rest, _ := strings.Cut(bracketed, "]")
 		if !strings.Contains(inside, ":") {
-			return egress.Target{}, reason.Errorf(reason.HostInvalid, "only an IPv6 address stands in brackets")
+			return egress.Target{}, reason.Errorf(reason.HostInvalid, "only an IPv6 address may be in brackets")
 		}
 		if rest != "" {
 			return egress.ParseTarget(s)

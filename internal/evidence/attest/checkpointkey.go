@@ -86,7 +86,7 @@ func (k KeySet) CheckCheckpointKey(key CheckpointKey) error {
 	}
 	name, _, _ := strings.Cut(key.Verifier, "+")
 	if want, err := note.NewEd25519VerifierKey(name, pub); err != nil || want != key.Verifier {
-		return errors.New("verifier is not the key of the certificate")
+		return errors.New("verifier differs from the key of the certificate")
 	}
 	if key.FirstSize < 0 || key.LastSize < 0 || key.LastSize > 0 && key.LastSize < key.FirstSize {
 		return fmt.Errorf("it cannot have signed for the sizes %d to %d", key.FirstSize, key.LastSize)

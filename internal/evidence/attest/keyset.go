@@ -174,7 +174,7 @@ func role(path string) string { return strings.Trim(path, "/") }
 // name spiffe://<trust domain>/notary/<name>, never by a common name.
 func isFor(c *x509.Certificate, path string) error {
 	if c.IsCA || c.KeyUsage&x509.KeyUsageDigitalSignature == 0 {
-		return errors.New("the certificate is not one for signatures")
+		return errors.New("the certificate is not for signatures")
 	}
 	if len(c.URIs) != 1 || !isName(c.URIs[0], path) {
 		return fmt.Errorf("the certificate does not name a %s", role(path))

@@ -120,11 +120,11 @@ func trust(k Key, root *x509.Certificate) (trusted, error) {
 	block, _ := pem.Decode([]byte(k.PublicKey))
 	switch {
 	case block == nil || string(block.Bytes) != string(leaf.RawSubjectPublicKeyInfo):
-		return trusted{}, errors.New("public_key is not the one of the certificate")
+		return trusted{}, errors.New("public_key differs from the key of the certificate")
 	case k.KeyID != id:
 		return trusted{}, errors.New("key_id is not the fingerprint of the public key")
 	case !k.NotBefore.Equal(leaf.NotBefore) || !k.NotAfter.Equal(leaf.NotAfter):
-		return trusted{}, errors.New("not_before or not_after is not the one of the certificate")
+		return trusted{}, errors.New("not_before or not_after differs from the certificate")
 	case k.Retired == k.RetiredAt.IsZero():
 		return trusted{}, errors.New("retired and retired_at do not agree")
 	}

@@ -48,7 +48,7 @@ const (
 func Sign(payloadType string, payload []byte, keyID string, signer crypto.Signer) ([]byte, error) {
 	for _, s := range []string{payloadType, keyID} {
 		if !plain(s) || strings.ContainsAny(s, `"\`) {
-			return nil, fmt.Errorf("%q cannot stand in an envelope", s)
+			return nil, fmt.Errorf("%q cannot be used in an envelope", s)
 		}
 	}
 	sig, err := signer.Sign(rand.Reader, preAuthentication(payloadType, payload), crypto.Hash(0))

@@ -100,7 +100,7 @@ func parseCheckpointText(text string) (Checkpoint, error) {
 // signature: base64 has unused bits, and the format ignores signature lines of unknown keys.
 func openNote(text string, known note.Verifiers) (*note.Note, error) {
 	if known == nil {
-		return nil, fmt.Errorf("no key to verify it is given")
+		return nil, fmt.Errorf("no key for its verification is given")
 	}
 	n, err := note.Open([]byte(text), known)
 	if err != nil {

@@ -123,7 +123,7 @@ func (l *Log) Get(ctx context.Context, seq int64) (Event, error) {
 		return Event{}, err
 	}
 	if len(page) == 0 {
-		return Event{}, reason.Errorf(reason.NotFound, "there is no event %d", seq)
+		return Event{}, reason.Errorf(reason.NotFound, "event %d does not exist", seq)
 	}
 	return page[0], nil
 }

@@ -95,7 +95,7 @@ func (l *Log) Consistency(ctx context.Context, older, newer int64) (Consistency,
 		return c, reason.Errorf(reason.InvalidInput, "a consistency proof goes from a smaller to a larger size, not from %d to %d", older, newer)
 	case newer > head:
 		return c, reason.Errorf(reason.NotFound, "the journal has %s, not %d", text.Plural(head, "event"), newer).
-			WithRemedy("If a signed checkpoint says otherwise, the journal was rolled back: run `palyra journal verify`.")
+			WithRemedy("If a signed checkpoint has this size, the journal was rolled back: run `palyra journal verify`.")
 	case older == 0 || older == newer:
 		return c, nil
 	}

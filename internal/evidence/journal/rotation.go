@@ -71,7 +71,7 @@ func parseRotation(p rotationPayload, gateway string) (Rotation, error) {
 		return Rotation{}, err
 	}
 	if r.Old == r.New || old.Name() != gateway || next.Name() != gateway {
-		return Rotation{}, errors.New("its keys are not two of this gateway")
+		return Rotation{}, errors.New("its keys are not two keys of this gateway")
 	}
 	n, err := note.Open([]byte(p.Note), note.VerifierList(old, next))
 	if err != nil {

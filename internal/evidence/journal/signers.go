@@ -60,7 +60,7 @@ func (s *Signers) add(k SigningKey) error {
 		return reason.Errorf(reason.InvalidInput, "verifier key %q: it cannot have signed for the sizes %d to %d", k.Verifier, k.First, k.Last)
 	}
 	if s.find(k.Verifier) != nil {
-		return reason.Errorf(reason.InvalidInput, "verifier key %q is there twice", k.Verifier)
+		return reason.Errorf(reason.InvalidInput, "verifier key %q occurs twice", k.Verifier)
 	}
 	s.list = append(s.list, signer{SigningKey: k, verifier: v})
 	return nil

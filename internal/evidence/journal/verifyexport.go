@@ -211,7 +211,7 @@ func (v *exportReader) startChain() error {
 func (v *exportReader) startKeys() error {
 	h := &v.header
 	if len(h.Verifiers) == 0 {
-		return errors.New("there is no verifier key")
+		return errors.New("the verifier key is missing")
 	}
 	for _, text := range h.Verifiers {
 		k, err := note.NewVerifier(text)
@@ -302,7 +302,7 @@ func (v *exportReader) readTrailer(line []byte) error {
 	}
 	if _, err := v.r.ReadByte(); !errors.Is(err, io.EOF) {
 		v.line++
-		return errors.New("there is something after the trailer")
+		return errors.New("data follows the trailer")
 	}
 	return v.walk.end(false)
 }
@@ -326,7 +326,7 @@ func (v *exportReader) checkSeal(t *exportTrailer) error {
 		header: v.headerDigest, content: [32]byte(v.sum.Sum(nil)), checkpoint: sha256.Sum256([]byte(t.Checkpoint)),
 	}
 	if t.SHA256 != hex.EncodeToString(have.content[:]) && n.Text == have.text() {
-		return errors.New("trailer: sha256 is not that of the bytes before it")
+		return errors.New("trailer: sha256 does not match the preceding bytes")
 	}
 	if t.Count != have.count {
 		return corrupt(v.prev.Seq+1, fmt.Sprintf("the trailer counts %s, there are %d", text.Plural(t.Count, "event"), have.count))
@@ -343,18 +343,18 @@ func (v *exportReader) compareSeal(have sealed, text string) error {
 	want := bytes.Split([]byte(text), []byte("\n"))
 	got := bytes.Split([]byte(have.text()), []byte("\n"))
 	if len(want) != len(got) {
-		return errors.New("trailer: the seal is of another kind")
+		return errors.New("trailer: the seal has another type")
 	}
 	const headerPart, contentPart, checkpointPart = 4, 5, 6
 	switch {
 	case !bytes.Equal(want[headerPart], got[headerPart]):
-		return &ExportError{Line: 1, Cause: errors.New("the header is not the one that the seal covers")}
+		return &ExportError{Line: 1, Cause: errors.New("the seal covers another header")}
 	case !bytes.Equal(want[checkpointPart], got[checkpointPart]):
-		return errors.New("trailer: the checkpoint is not the one that the seal covers")
+		return errors.New("trailer: the seal covers another checkpoint")
 	case !slices.EqualFunc(want[:headerPart], got[:headerPart], bytes.Equal):
 		return corrupt(v.prev.Seq+1, "the seal covers other events: some are missing or were added")
 	case !bytes.Equal(want[contentPart], got[contentPart]):
-		return corrupt(v.walk.signed+1, fmt.Sprintf("the events %d to %d are not those that the seal covers", v.walk.signed+1, v.prev.Seq))
+		return corrupt(v.walk.signed+1, fmt.Sprintf("the events %d to %d differ from the events that the seal covers", v.walk.signed+1, v.prev.Seq))
 	}
 	return errors.New("trailer: the seal does not match")
 }

@@ -148,7 +148,7 @@ const (
 func listed(data []byte) ([]*zip.File, error) {
 	if len(data) > MaxPackage {
 		return nil, reason.Errorf(reason.InputTooLarge, "the package has %d bytes; the limit is %d", len(data), MaxPackage).
-			WithRemedy("Make smaller modules, or several skills.")
+			WithRemedy("Build smaller modules, or several skills.")
 	}
 	if len(data) < endSize || !bytes.HasPrefix(data, []byte("PK\x03\x04")) {
 		return nil, refused("the file is not a package: it does not begin as a zip file does")

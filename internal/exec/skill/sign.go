@@ -62,7 +62,7 @@ func (p *Package) claims(public ed25519.PublicKey) claims {
 func Sign(p *Package, key ed25519.PrivateKey) ([]byte, error) {
 	public, ok := key.Public().(ed25519.PublicKey)
 	if !ok || len(key) != ed25519.PrivateKeySize {
-		return nil, reason.Errorf(reason.InvalidInput, "the key is not an Ed25519 key").WithRemedy("Make one with `palyra skills keygen`.")
+		return nil, reason.Errorf(reason.InvalidInput, "the key is not an Ed25519 key").WithRemedy("Create one with `palyra skills keygen`.")
 	}
 	payload, err := canonical.Marshal(p.claims(public))
 	if err != nil {

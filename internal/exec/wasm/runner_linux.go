@@ -252,7 +252,7 @@ func (w *worker) load(ctx context.Context, on wire.Features, code *os.File) erro
 	}
 	if trouble, err := wire.As[wire.Trouble](f, wire.Failed); err == nil {
 		w.kill()
-		return reason.Errorf(reason.ToolFailed, "the compiled module does not load: %s", firstLine(trouble.Problem))
+		return reason.Errorf(reason.ToolFailed, "the compiled module cannot be loaded: %s", firstLine(trouble.Problem))
 	}
 	if _, err := wire.As[wire.Trouble](f, wire.Loaded); err != nil {
 		return w.lost("it did not load a module", err)

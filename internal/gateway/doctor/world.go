@@ -142,7 +142,7 @@ func (p *subject) workspaces(context.Context) finding {
 	for _, w := range p.Settings.Workspaces {
 		if _, err := os.ReadDir(w.Path); err != nil {
 			return broken(reason.Errorf(reason.ConfigInvalid, "workspace %s cannot be read: %w", w.Name, err).
-				WithRemedy("Let the user that palyrad runs as read and write %s.", w.Path))
+				WithRemedy("Give the user that palyrad runs as read and write access to %s.", w.Path))
 		}
 		names = append(names, w.Name)
 	}

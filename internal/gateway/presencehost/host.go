@@ -176,7 +176,7 @@ func remoteError(err error) error {
 	known := api.ReasonOf(err)
 	switch reason.Of(known) {
 	case reason.Internal, reason.Unauthenticated:
-		return reason.Errorf(reason.NotConnected, "palyrad runs, and its socket does not take the word of this host: %w", err).
+		return reason.Errorf(reason.NotConnected, "the socket of the running palyrad does not accept this user: %w", err).
 			WithRemedy("Stop palyrad, repeat this, and start it again.")
 	}
 	return known

@@ -91,7 +91,7 @@ func (a *Authority) IssueDevice(csr []byte, deviceID string) (Issued, error) {
 // LeafLife.
 func (a *Authority) IssueSession(csr []byte, deviceID string, life time.Duration) (Issued, error) {
 	if life <= 0 || life > LeafLife {
-		return Issued{}, reason.Errorf(reason.InvalidInput, "a certificate lasts up to %s, and %s was asked for", LeafLife, life)
+		return Issued{}, reason.Errorf(reason.InvalidInput, "a certificate is valid for at most %s, and %s was requested", LeafLife, life)
 	}
 	if _, err := ulid.ParseStrict(deviceID); err != nil {
 		return Issued{}, reason.Errorf(reason.InvalidInput, "device id %q is not a ULID", deviceID)

@@ -103,7 +103,7 @@ func (a *Authority) openKey(block *pem.Block, public crypto.PublicKey) (crypto.S
 // errElsewhere is the error for a key that is in a TPM, in an authority that stores keys in
 // files.
 var errElsewhere = reason.Errorf(reason.ConfigInvalid, "the key is in a TPM, and keys.store is \"file\"").
-	WithRemedy("Set keys.store to \"tpm\": a key that is in a TPM does not come out again.")
+	WithRemedy("Set keys.store to \"tpm\": a key cannot be exported from a TPM.")
 
 // foundPlain refuses a key in a file if the settings require a module, unless it is about to be
 // moved there.
@@ -112,7 +112,7 @@ func (a *Authority) foundPlain(path string) error {
 		a.plain = true
 		return nil
 	}
-	return reason.Errorf(reason.ConfigInvalid, "%s holds a key in plain, and keys.store is \"tpm\"", path).
+	return reason.Errorf(reason.ConfigInvalid, "%s holds a key in plain text, and keys.store is \"tpm\"", path).
 		WithRemedy("Run `palyrad keys seal`, or set keys.store to \"file\".")
 }
 

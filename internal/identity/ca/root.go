@@ -70,11 +70,11 @@ func (a *Authority) checkRoot() error {
 		a.domain = uris[0].Host
 	}
 	if len(a.root.cert.URIs) != 1 || a.root.cert.URIs[0].String() != a.id("").String() {
-		return reason.Errorf(reason.ConfigInvalid, "the authority in %s is not of the trust domain %q", a.dir, a.domain).
+		return reason.Errorf(reason.ConfigInvalid, "the authority in %s does not belong to the trust domain %q", a.dir, a.domain).
 			WithRemedy("Set the trust domain back, or start a new gateway in an empty state directory.")
 	}
 	if a.now().After(a.root.cert.NotAfter) {
-		return reason.Errorf(reason.ConfigInvalid, "the root certificate ran out on %s", a.root.cert.NotAfter.Format(time.DateOnly)).
+		return reason.Errorf(reason.ConfigInvalid, "the root certificate expired on %s", a.root.cert.NotAfter.Format(time.DateOnly)).
 			WithRemedy("Start a new gateway in an empty state directory, or correct the clock.")
 	}
 	return nil

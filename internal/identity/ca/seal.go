@@ -36,7 +36,7 @@ func Seal(dir string, o Options) (moved bool, err error) {
 		return false, err
 	} else if empty {
 		return false, reason.Errorf(reason.ConfigInvalid, "%s contains no keys", a.dir).
-			WithRemedy("Start palyrad: it makes the keys of a new gateway where keys.store says.")
+			WithRemedy("Start palyrad: it creates the keys of a new gateway as set in keys.store.")
 	}
 	if err := a.sweep(); err != nil {
 		return false, fmt.Errorf("moving keys: %w", err)
@@ -116,8 +116,8 @@ func checkSealed(dir string) error {
 	if _, err := os.Lstat(dir + sealedSuffix); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return reason.Errorf(reason.ConfigInvalid, "the move of keys in %s into a TPM was cut off", dir).
-		WithRemedy("Start palyrad, or run `palyrad keys seal` again: either ends it.")
+	return reason.Errorf(reason.ConfigInvalid, "the move of keys in %s into a TPM was interrupted", dir).
+		WithRemedy("Start palyrad, or run `palyrad keys seal` again: either completes it.")
 }
 
 // The locations of keys.

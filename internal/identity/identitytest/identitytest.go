@@ -121,7 +121,7 @@ func (s *Store) Apply(_ context.Context, c identity.Change) error {
 func (s *Store) check(c identity.Change) error {
 	for _, m := range c.NewMembers {
 		if _, ok := s.members[m.Principal]; ok {
-			return reason.Errorf(reason.AlreadyExists, "there is a member %s already", m.Principal)
+			return reason.Errorf(reason.AlreadyExists, "the member %s already exists", m.Principal)
 		}
 	}
 	for _, m := range c.Members {
@@ -147,7 +147,7 @@ func (s *Store) check(c identity.Change) error {
 	}
 	for _, d := range c.NewDevices {
 		if _, ok := s.devices[d.ID]; ok {
-			return reason.Errorf(reason.AlreadyExists, "there is a device %s already", d.ID)
+			return reason.Errorf(reason.AlreadyExists, "the device %s already exists", d.ID)
 		}
 	}
 	for _, d := range c.Devices {

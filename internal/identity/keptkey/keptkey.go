@@ -94,7 +94,7 @@ func (k *Kept) Unseal(phrase string) (crypto.Signer, error) {
 	case errors.Is(err, passphrase.ErrForm):
 		return nil, reason.Errorf(reason.ConfigInvalid, "the kept key is not sealed as palyra seals keys")
 	case errors.Is(err, passphrase.ErrWrong):
-		return nil, reason.Errorf(reason.NotConnected, "the passphrase does not open the key").
+		return nil, reason.Errorf(reason.NotConnected, "the passphrase does not unlock the key").
 			WithRemedy("Try again. If it is forgotten: stop palyrad, run `palyrad operator bundle NAME --revoke-old` on its host, and start it again.")
 	case err != nil:
 		return nil, err

@@ -73,8 +73,8 @@ func (s *Service) token(ctx context.Context, p *provider, redirect, code string,
 	case away(err):
 		return nil, unavailable(errors.New("its token endpoint does not answer"))
 	case errors.As(err, &answer) && answer.ErrorCode == "invalid_client":
-		return nil, reason.Errorf(reason.LoginUnavailable, "the identity provider does not take the gateway for its client %s", s.ClientID).
-			WithRemedy("An administrator compares oidc.client_id and oidc.client_secret_file with the provider's.")
+		return nil, reason.Errorf(reason.LoginUnavailable, "the identity provider does not accept the gateway as its client %s", s.ClientID).
+			WithRemedy("Ask an administrator to compare oidc.client_id and oidc.client_secret_file with the provider's.")
 	case errors.As(err, &answer):
 		return nil, &declinedError{code: answer.ErrorCode}
 	}
@@ -87,8 +87,8 @@ func (s *Service) secret() (string, error) {
 	}
 	secret, err := s.Secret()
 	if err != nil {
-		return "", reason.Errorf(reason.LoginUnavailable, "the gateway cannot show the identity provider who it is: %w", err).
-			WithRemedy("An administrator looks at oidc.client_secret_file with `palyra config check`.")
+		return "", reason.Errorf(reason.LoginUnavailable, "the gateway cannot authenticate to the identity provider: %w", err).
+			WithRemedy("Ask an administrator to check oidc.client_secret_file with `palyra config check`.")
 	}
 	return secret, nil
 }
@@ -115,5 +115,5 @@ func (e *declinedError) reason() *reason.Error {
 	case "expired_token":
 		return reason.Errorf(reason.LoginRefused, "the login was not confirmed in time")
 	}
-	return reason.Errorf(reason.LoginRefused, "the identity provider does not take the login: %q", text.Ellipsis(e.code, maxName))
+	return reason.Errorf(reason.LoginRefused, "the identity provider refused the login: %q", text.Ellipsis(e.code, maxName))
 }

@@ -81,7 +81,7 @@ func (s *Service) verify(ctx context.Context, p *provider, nonce, raw string) (v
 		return vouched{}, refused("the identity provider's ID token is not of this login")
 	case token.IssuedAt.After(s.Now().Add(skew)):
 		return vouched{}, refused("the identity provider's ID token is of the future").
-			WithRemedy("An administrator sets the clocks of the gateway and of the provider right.")
+			WithRemedy("Ask an administrator to correct the clocks of the gateway and of the provider.")
 	case token.Subject == "" || len(token.Subject) > maxSubject:
 		return vouched{}, refused("the identity provider's ID token has no subject of 1 to 255 bytes")
 	}
@@ -166,13 +166,13 @@ func (s *Service) person(subject string, c Claims) (vouched, error) {
 	p, err := access.ParsePrincipal(access.User(v.name).String())
 	if err != nil || p != access.User(v.name) {
 		return v, refused("the claim %s is %q, which is not a valid name of a member: 1 to 63 of a-z, 0-9, '.', '_', '-'", s.UsernameClaim, text.Ellipsis(v.name, maxName)).
-			WithRemedy("An administrator chooses another claim for oidc.username_claim, or sets oidc.username_domain for names such as ann@example.com.")
+			WithRemedy("Ask an administrator to choose another claim for oidc.username_claim, or to set oidc.username_domain for names such as ann@example.com.")
 	}
 	// Distributed claims: OpenID Connect Core 1.0, section 5.6.2.
 	var elsewhere map[string]string
 	if json.Unmarshal(c["_claim_names"], &elsewhere) == nil && elsewhere[s.GroupsClaim] != "" {
 		return v, refused("the identity provider does not put the groups of %s into the ID token: there are too many", v.name).
-			WithRemedy("An administrator has the provider name the groups alone that matter here.")
+			WithRemedy("Ask an administrator to limit the provider's groups claim to the groups that this gateway uses.")
 	}
 	return v, nil
 }
@@ -194,5 +194,5 @@ func (s *Service) roles(v vouched) ([]access.Role, error) {
 		what = "is in no group that has a role here, but in " + text.Ellipsis(strings.Join(v.groups, ", "), maxText)
 	}
 	return nil, refused("%s %s", v.name, what).
-		WithRemedy("An administrator adds a group to palyra.toml and restarts palyrad: [[oidc.groups]] with group = \"GROUP\" and roles = [\"ROLE\"]; the claim is oidc.groups_claim = %q.", s.GroupsClaim)
+		WithRemedy("Ask an administrator to add a group to palyra.toml and restart palyrad: [[oidc.groups]] with group = \"GROUP\" and roles = [\"ROLE\"]; the claim is oidc.groups_claim = %q.", s.GroupsClaim)
 }

@@ -101,7 +101,7 @@ func (s *Service) authorizeDevice(ctx context.Context, p *provider) (a authorize
 		return a, unavailable(fmt.Errorf("its device authorization endpoint answers %s", res.Status))
 	}
 	if canonical.Read(content, &a) != nil || a.DeviceCode == "" || a.UserCode == "" || !webURL(a.VerificationURI) || a.VerificationURIComplete != "" && !webURL(a.VerificationURIComplete) {
-		return a, unavailable(errors.New("its device authorization endpoint answers something else than RFC 8628 says"))
+		return a, unavailable(errors.New("its device authorization endpoint returns a response that RFC 8628 does not allow"))
 	}
 	a.UserCode = text.Clip(a.UserCode, maxName)
 	return a, nil

@@ -100,7 +100,7 @@ func New(c Config) (*Service, error) {
 	}
 	switch {
 	case c.ClientID == "" || c.UsernameClaim == "" || c.GroupsClaim == "" || len(c.Algorithms) == 0 || c.Members == nil || c.Refused == nil || c.Log == nil:
-		return nil, errors.New("making the login service: something is missing")
+		return nil, errors.New("making the login service: a required setting is missing")
 	case c.Session <= 0 || c.Session > ca.LeafLife:
 		return nil, fmt.Errorf("making the login service: sessions of %s", c.Session)
 	}
@@ -162,7 +162,7 @@ func (s *Service) Begin(ctx context.Context, r Request) (Begun, error) {
 			return Begun{}, err
 		}
 	} else if !s.DeviceFlow {
-		return Begun{}, reason.Errorf(reason.LoginRefused, "this gateway takes no confirmation on another device").
+		return Begun{}, reason.Errorf(reason.LoginRefused, "this gateway does not support confirmation on another device").
 			WithRemedy("Log in with a browser on this machine: `palyra login` without --device. An administrator can set oidc.device_flow = true.")
 	}
 	w := &waiting{address: limit.Address(r.Address), csr: r.CSR, key: key, redirect: r.Redirect}
@@ -263,7 +263,7 @@ func (s *Service) admit(ctx context.Context, p *provider, w *waiting, address st
 func (s *Service) ready(address string) error {
 	if s.Issuer == "" {
 		return reason.Errorf(reason.LoginUnavailable, "this gateway has no identity provider").
-			WithRemedy("Use a credential of another kind; an administrator sets [oidc] in palyra.toml and restarts palyrad.")
+			WithRemedy("Use another kind of credential, or ask an administrator to set [oidc] in palyra.toml and restart palyrad.")
 	}
 	if wait := s.lockout.Locked(limit.Address(address)); wait > 0 {
 		return reason.Errorf(reason.RateLimited, "too many logins from here were refused; try again in %s", wait.Round(time.Second)).

@@ -78,8 +78,8 @@ func (s *Service) discover(ctx context.Context, now time.Time) (*provider, error
 	if err != nil {
 		var other *oidc.IssuerMismatchError
 		if errors.As(err, &other) {
-			return nil, reason.Errorf(reason.LoginUnavailable, "the identity provider calls itself %s, and oidc.issuer is %s",
-				text.Ellipsis(other.Discovered, maxName), s.Issuer).WithRemedy("An administrator corrects oidc.issuer in palyra.toml and restarts palyrad.")
+			return nil, reason.Errorf(reason.LoginUnavailable, "the identity provider reports the issuer %s, but oidc.issuer is %s",
+				text.Ellipsis(other.Discovered, maxName), s.Issuer).WithRemedy("Ask an administrator to correct oidc.issuer in palyra.toml and restart palyrad.")
 		}
 		return nil, unavailable(err)
 	}
@@ -126,13 +126,13 @@ func (s *Service) checkEndpoint(name, endpoint string) error {
 		return nil
 	}
 	return reason.Errorf(reason.LoginUnavailable, "the identity provider's %s is %q, which is not an https URL", name, text.Ellipsis(endpoint, maxName)).
-		WithRemedy("An administrator looks at the provider's configuration.")
+		WithRemedy("Ask an administrator to check the provider's configuration.")
 }
 
 // unavailable returns the error for a provider that cannot be queried.
 func unavailable(err error) error {
-	return reason.Errorf(reason.LoginUnavailable, "the identity provider cannot be asked: %s", text.Ellipsis(err.Error(), maxText)).
-		WithRemedy("Try again later; an administrator looks whether the gateway reaches oidc.issuer. Other credentials are not concerned.")
+	return reason.Errorf(reason.LoginUnavailable, "the identity provider cannot be reached: %s", text.Ellipsis(err.Error(), maxText)).
+		WithRemedy("Try again later, or ask an administrator to check that the gateway can reach oidc.issuer. Other credentials still work.")
 }
 
 // away reports whether an error means that the provider cannot be reached.

@@ -90,7 +90,7 @@ func (t *table) add(w *waiting) error {
 
 func tooMany(what string) error {
 	return reason.Errorf(reason.RateLimited, "%s", what).WithField("retry_after", life.String()).
-		WithRemedy("Finish one that waits, or try again in %s.", life)
+		WithRemedy("Finish a pending login, or try again in %s.", life)
 }
 
 // find returns a login that still waits, or nil.

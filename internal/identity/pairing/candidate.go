@@ -78,7 +78,7 @@ func Trust(o Offer, seen Seen, pinned []byte) (*x509.Certificate, error) {
 }
 
 func impostor(why string) error {
-	return reason.Errorf(reason.VerificationFailed, "what answers at this address is not the gateway: %s", why).
+	return reason.Errorf(reason.VerificationFailed, "the server at this address is not the gateway: %s", why).
 		WithRemedy("Check the address; if it is right, the connection has a man in the middle. No secret was sent.")
 }
 

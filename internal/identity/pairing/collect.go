@@ -24,7 +24,7 @@ func (h *Host) Collect(ctx context.Context, conn Connection, msg Collection) (Co
 		return Collected{}, err
 	}
 	if len(conn.Exporter) != exporterSize || !ecdsa.VerifyASN1(key, statement(conn.Exporter, digest), msg.Signature) {
-		return Collected{}, reason.Errorf(reason.PairingFailed, "the certificate was asked for without a proof of its key on this connection")
+		return Collected{}, reason.Errorf(reason.PairingFailed, "the certificate was requested without a proof of its key on this connection")
 	}
 	fingerprint := "sha256:" + hex.EncodeToString(digest)
 	h.forget(ctx)

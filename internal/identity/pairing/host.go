@@ -203,7 +203,7 @@ func (h *Host) room(maker access.Principal) error {
 		return nil
 	}
 	return reason.Errorf(reason.RateLimited, "%d pairings are under way, %d of them of %s", all, mine, maker).
-		WithRemedy("End an unneeded one: `palyra pairing list`, `palyra pairing cancel ID`; each ends by itself, too.")
+		WithRemedy("End one with `palyra pairing list` and `palyra pairing cancel ID`, or wait until one expires.")
 }
 
 // List returns the codes that have not ended, oldest first: all codes, or the codes that a

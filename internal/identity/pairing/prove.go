@@ -31,7 +31,7 @@ func failed() error {
 // noCode returns the error if no code is open, for any reason.
 func noCode() error {
 	return reason.Errorf(reason.NotFound, "no such pairing code is open at this gateway: it was used, had %d wrong guesses, expired, was cancelled, or the gateway was started again", MostGuesses).
-		WithRemedy("Have another made with `palyra pairing code` where you can use the gateway.")
+		WithRemedy("Create another code with `palyra pairing code` where you can use the gateway.")
 }
 
 // Begin returns the open code and the gateway's data. Without an id it selects the only open

@@ -110,7 +110,7 @@ func statement(exporter []byte, deviceKey []byte) []byte {
 // proves that the sender holds the key.
 func requested(der []byte) (*ecdsa.PublicKey, error) {
 	bad := reason.Errorf(reason.InvalidInput, "the certificate request is not a PKCS #10 request of a P-256 key, signed by it").
-		WithRemedy("Pair with `palyra pair`, which makes one.")
+		WithRemedy("Pair with `palyra pair`, which creates one.")
 	if len(der) > maxRequest {
 		return nil, bad
 	}

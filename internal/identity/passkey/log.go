@@ -100,7 +100,7 @@ func (l *Log) check(by access.Principal, proof Assertion, said func(gateway stri
 	case k.Member != by:
 		return false, fmt.Errorf("the passkey %s belongs to %s, not to %s", k.Credential, k.Member, by)
 	case k.Waits || k.removed:
-		return false, fmt.Errorf("the passkey %s did not count then", k.Credential)
+		return false, fmt.Errorf("the passkey %s was not valid at that time", k.Credential)
 	}
 	count, err := proof.Verify(k.PublicKey, Party{ID: k.RPID}, said(k.Gateway))
 	if err != nil {

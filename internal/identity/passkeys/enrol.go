@@ -24,7 +24,7 @@ func (k *Keeper) Begin(member access.Principal) (passkey.Ceremony, error) {
 	}
 	have := k.Passkeys(member)
 	if len(have) >= most {
-		return passkey.Ceremony{}, reason.Errorf(reason.InvalidInput, "%s has %d passkeys, and no more are taken", member, most).WithRemedy("Remove one first.")
+		return passkey.Ceremony{}, reason.Errorf(reason.InvalidInput, "%s has %d passkeys, which is the limit", member, most).WithRemedy("Remove one first.")
 	}
 	number, err := k.book.Challenge(member.String(), enrolling)
 	if err != nil {
@@ -140,12 +140,12 @@ func (k *Keeper) vouches(ctx context.Context, w passkey.Word, p passkey.Passkey,
 	own, has := w.By == p.Member, len(k.counting(w.By)) > 0
 	switch {
 	case what == passkey.Confirm && !k.begun(p.Member):
-		return reason.Errorf(reason.PermissionDenied, "%s has no passkey that counts, and agents are connected: the first takes the gateway's host", p.Member).
+		return reason.Errorf(reason.PermissionDenied, "%s has no confirmed passkey, and agents are connected: the first one must be confirmed on the gateway's host", p.Member).
 			WithRemedy("Run `palyrad presence passkey confirm %s` there, as the user that palyrad runs as.", passkey.Text(p.ID))
 	case own && !has && what == passkey.Remove && p.Waits:
 		return nil // it proves nothing
 	case own && !has:
-		return reason.Errorf(reason.PresenceNotProven, "it takes a passkey of %s that counts, another admin, or the gateway's host", p.Member).
+		return reason.Errorf(reason.PresenceNotProven, "this requires a confirmed passkey of %s, another admin, or the gateway's host", p.Member).
 			WithRemedy("Run `palyrad presence passkey %s %s` there, as the user that palyrad runs as.", what, passkey.Text(p.ID))
 	case !own:
 		if err := k.mayChange(w.By, p.Member); err != nil {
@@ -160,7 +160,7 @@ func (k *Keeper) vouches(ctx context.Context, w passkey.Word, p passkey.Passkey,
 		}
 	}
 	if w.Proof == nil {
-		return reason.Errorf(reason.PresenceNotProven, "it takes a proof by a passkey of %s", w.By).WithRemedy("Confirm with the passkey when the browser asks.")
+		return reason.Errorf(reason.PresenceNotProven, "this requires a proof by a passkey of %s", w.By).WithRemedy("Confirm with the passkey when the browser asks.")
 	}
 	_, err := k.Prove(ctx, w.By, passkey.ChangePurpose(what, p.ID), *w.Proof, k.ChangeOf(w.By, what, p.ID, w.Proof.Nonce))
 	return err

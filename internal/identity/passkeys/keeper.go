@@ -222,8 +222,8 @@ func (k *Keeper) now() time.Time { return k.cfg.Now().UTC().Truncate(time.Micros
 func (k *Keeper) here() (passkey.Party, error) {
 	party := k.at()
 	if party.ID == "" {
-		return party, reason.Errorf(reason.PresenceNotProven, "this gateway has no console, and passkeys work on its pages alone").
-			WithRemedy("Set listen.console, or make a presence key: `palyra key presence --passphrase`.")
+		return party, reason.Errorf(reason.PresenceNotProven, "this gateway has no console, and passkeys work only on its pages").
+			WithRemedy("Set listen.console, or create a presence key: `palyra key presence --passphrase`.")
 	}
 	return party, nil
 }

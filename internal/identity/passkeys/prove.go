@@ -46,7 +46,7 @@ func (k *Keeper) none(member access.Principal) error {
 				WithRemedy("Have another admin confirm it in the console, or run `palyrad presence passkey confirm %s` on the gateway's host.", passkey.Text(p.ID))
 		}
 	}
-	return reason.Errorf(reason.PresenceNotProven, "%s has no passkey that counts on this console", member).
+	return reason.Errorf(reason.PresenceNotProven, "%s has no confirmed passkey on this console", member).
 		WithRemedy("Enrol one in the console, under Passkeys.")
 }
 

@@ -62,7 +62,7 @@ func (b *Book) Challenge(device, approval string) (Challenge, error) {
 	defer b.mu.Unlock()
 	b.makeRoom(device)
 	if len(b.open) >= maxOpen {
-		return Challenge{}, reason.Errorf(reason.RateLimited, "too many proofs of presence are begun at the moment")
+		return Challenge{}, reason.Errorf(reason.RateLimited, "too many proofs of presence are in progress")
 	}
 	b.open[c.Nonce] = purpose{device: device, approval: approval, until: c.Until}
 	return c, nil

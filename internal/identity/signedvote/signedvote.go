@@ -121,7 +121,7 @@ func malformed(err error) error {
 // reason.Unauthenticated.
 func (s Signed) Verify(c *x509.Certificate, gateway string, now time.Time) error {
 	refused := func(format string, args ...any) error {
-		return reason.Errorf(reason.Unauthenticated, "the vote does not count: "+format, args...).
+		return reason.Errorf(reason.Unauthenticated, "the vote is not counted: "+format, args...).
 			WithRemedy("Have it signed again: `palyra approvals sign ID --allow`.")
 	}
 	signed, err := text(s.Vote)

@@ -175,7 +175,7 @@ func (s *Service) checked(creator access.Principal, r Request) (Token, error) {
 	case !nameForm.MatchString(t.Name):
 		return t, reason.Errorf(reason.InvalidInput, "the name %q is not 1 to 63 letters, digits, spaces, '.', '_' or '-'", t.Name)
 	case r.Life < MinLife || r.Life > MaxLife:
-		return t, reason.Errorf(reason.InvalidInput, "a token lasts %s to %s, and %s was asked for", MinLife, MaxLife, r.Life)
+		return t, reason.Errorf(reason.InvalidInput, "a token is valid for %s to %s, and %s was requested", MinLife, MaxLife, r.Life)
 	case len(t.Addresses) > maxAddresses:
 		return t, reason.Errorf(reason.InvalidInput, "%d ranges of addresses are too many; the limit is %d", len(t.Addresses), maxAddresses)
 	}
@@ -202,7 +202,7 @@ func checkScopes(scopes []access.Permission) error {
 			return reason.Errorf(reason.InvalidInput, "permission %q not found", p).
 				WithRemedy("`palyra access show WHO` lists the permissions of a member.")
 		case slices.Contains(access.NeverByToken, p):
-			return reason.Errorf(reason.InvalidInput, "no token has the permission %s: it takes a device", p).
+			return reason.Errorf(reason.InvalidInput, "tokens cannot have the permission %s, which requires a device", p).
 				WithRemedy("Have a credential created for the member who does that: `palyrad operator add NAME --role ROLE`.")
 		}
 	}
@@ -223,14 +223,14 @@ func (t *Token) forHooks() error {
 	}
 	switch {
 	case len(t.Scopes) > 1:
-		return reason.Errorf(reason.InvalidInput, "a token with the scope %s has no other: it lies where the agent can read it", access.PermHookReport).
+		return reason.Errorf(reason.InvalidInput, "a token with the scope %s must have no other scope, because the agent can read the token", access.PermHookReport).
 			WithRemedy("Make one token for the agent's hook, and another for its calls.")
 	case t.Principal.Kind != access.KindAgent:
-		return reason.Errorf(reason.InvalidInput, "a token with the scope %s acts as an agent, and %s is none", access.PermHookReport, t.Principal).
+		return reason.Errorf(reason.InvalidInput, "a token with the scope %s acts as an agent, and %s is not an agent", access.PermHookReport, t.Principal).
 			WithRemedy("Make it for an agent of yours: `palyra tokens create --for agent:NAME`.")
 	case slices.ContainsFunc(t.Addresses, outside):
-		return reason.Errorf(reason.InvalidInput, "a token with the scope %s is good on this host alone", access.PermHookReport).
-			WithRemedy("Leave the addresses out.")
+		return reason.Errorf(reason.InvalidInput, "a token with the scope %s is valid only on this host", access.PermHookReport).
+			WithRemedy("Omit the addresses.")
 	case len(t.Addresses) == 0:
 		t.Addresses = slices.Clone(loopback)
 	}
@@ -241,7 +241,7 @@ func (t *Token) forHooks() error {
 // for another person would allow its creator to act in that person's name.
 func (s *Service) checkHolder(creator, holder access.Principal) error {
 	if m, ok := s.members.Active(creator); !ok || m.Principal.Kind != access.KindUser {
-		return reason.Errorf(reason.PermissionDenied, "%s makes no tokens: only people do", creator)
+		return reason.Errorf(reason.PermissionDenied, "%s cannot create tokens: only users can", creator)
 	}
 	m, ok := s.members.Active(holder)
 	if !ok && m.AwaitsConsent {
@@ -265,7 +265,7 @@ func (s *Service) checkRoom(now time.Time) error {
 		}
 	}
 	if live >= MaxTokens {
-		return reason.Errorf(reason.QuotaExceeded, "there are %d tokens, and no more than that", live).
+		return reason.Errorf(reason.QuotaExceeded, "there are %d tokens, which is the limit", live).
 			WithRemedy("Revoke unused tokens: `palyra tokens list`, `palyra tokens revoke ID`.")
 	}
 	return nil
@@ -410,18 +410,18 @@ func (s *Service) caller(t Token, now time.Time) (access.Caller, error) {
 	}
 	if s.revoked(t.Device) {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token %s (%s) was made with the device %s, which was revoked", t.Name, t.ID, t.Device).
-			WithRemedy("Have another one made: `palyra tokens create`.")
+			WithRemedy("Create another token: `palyra tokens create`.")
 	}
 	m, ok := s.members.Active(t.Principal)
 	if !ok && m.AwaitsConsent {
 		return access.Caller{}, m.Waiting()
 	}
 	if !ok {
-		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of the token %s may not act: it or its owner is disabled or gone", t.Principal, t.Name)
+		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%s of the token %s may not act: it or its owner is disabled or was removed", t.Principal, t.Name)
 	}
 	if m.Principal != t.CreatedBy && m.Owner != t.CreatedBy {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the token %s acts as %s, which %s no longer owns", t.Name, m.Principal, t.CreatedBy).
-			WithRemedy("Have another one made: `palyra tokens create`.")
+			WithRemedy("Create another token: `palyra tokens create`.")
 	}
 	c := m.Caller(t.ID)
 	c.Token = &access.TokenBounds{Scopes: t.Scopes, Creator: t.CreatedBy, ExpiresAt: t.ExpiresAt}

@@ -104,10 +104,10 @@ func (t Token) usable(now time.Time) error {
 	switch {
 	case t.Revoked():
 		return reason.Errorf(reason.Unauthenticated, "the token %s (%s) was revoked at %s", t.Name, t.ID, t.RevokedAt.Format(time.RFC3339)).
-			WithRemedy("Have another one made: `palyra tokens create`.")
+			WithRemedy("Create another token: `palyra tokens create`.")
 	case !now.Before(t.ExpiresAt):
 		return reason.Errorf(reason.Unauthenticated, "the token %s (%s) expired at %s", t.Name, t.ID, t.ExpiresAt.Format(time.RFC3339)).
-			WithRemedy("Have another one made: `palyra tokens create`.")
+			WithRemedy("Create another token: `palyra tokens create`.")
 	}
 	return nil
 }

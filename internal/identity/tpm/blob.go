@@ -86,7 +86,7 @@ func (b *blob) isOf(template tpm2.TPMTPublic) error {
 	is := *public
 	is.Unique = template.Unique // which key it is
 	if !bytes.Equal(tpm2.Marshal(is), tpm2.Marshal(template)) {
-		return errors.New("it is not of the kind that is wanted here")
+		return errors.New("it is not of the required kind")
 	}
 	return nil
 }

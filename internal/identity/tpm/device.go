@@ -20,12 +20,12 @@ var errNoUse = errors.New("it cannot be used as a TPM")
 func refusedDevice(device string, err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: there is no %s", errNoUse, device)
+		return fmt.Errorf("%w: %s does not exist", errNoUse, device)
 	case errors.Is(err, fs.ErrPermission):
 		return reason.Errorf(reason.ConfigInvalid, "palyrad (uid %d) may not open the TPM %s", os.Geteuid(), device).
-			WithRemedy("Let the user that palyrad runs as open it: with most distributions it has to be in the group tss.")
+			WithRemedy("Give the user that palyrad runs as access to it: on most distributions, add the user to the group tss.")
 	case errors.Is(err, syscall.EBUSY):
-		return reason.Errorf(reason.ConfigInvalid, "another program holds the TPM %s for itself", device).WithRemedy(managed)
+		return reason.Errorf(reason.ConfigInvalid, "another program uses the TPM %s exclusively", device).WithRemedy(managed)
 	}
 	return fmt.Errorf("%w: %w", errNoUse, err)
 }

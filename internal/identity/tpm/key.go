@@ -97,7 +97,7 @@ func (sha256Only) HashFunc() crypto.Hash { return crypto.SHA256 }
 // randomness.
 func (k *key) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	if opts == nil || opts.HashFunc() != crypto.SHA256 || len(digest) != crypto.SHA256.Size() {
-		return nil, errors.New("the key signs SHA-256 digests alone")
+		return nil, errors.New("the key signs only SHA-256 digests")
 	}
 	der, err := do(k.module, k.blob.parent, func(w *work) ([]byte, error) {
 		return loaded(w, k.blob, func(h tpm2.NamedHandle) ([]byte, error) { return w.sign(h, digest) })

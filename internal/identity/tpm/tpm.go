@@ -118,7 +118,7 @@ func once[T any](m *Module, want []byte, work func(*work) (T, error)) (value T, 
 
 // errForeign is the error for a blob that was created by another TPM, or by this TPM before it
 // was cleared.
-var errForeign = errors.New("its storage root key is another")
+var errForeign = errors.New("its storage root key differs")
 
 // provisioned is the handle of the storage root key that systems such as Windows create when they
 // take ownership of the TPM (TPM v2.0 Provisioning Guidance, 7.8).

@@ -23,8 +23,8 @@ type pinned struct {
 	ID      string `json:"id"`
 }
 
-// Open opens the vault's keys, with a journal that records whether there were keys before. log may
-// be nil.
+// Open opens the vault's keys. The journal records whether the vault had keys before. log may be
+// nil.
 func Open(cfg *config.Config, gateway string, store journal.Store, log *slog.Logger) (*kek.Ring, error) {
 	o := settings(cfg, gateway)
 	o.Log, o.Journal = log, record{store}

@@ -46,7 +46,7 @@ func putAttestation(tx *Tx, a *attest.Stored) error {
 		return fmt.Errorf("storing attestation %s: %w", a.ID, err)
 	}
 	if n == 0 {
-		return reason.Errorf(reason.AlreadyExists, "there is an attestation of proposal %s already", a.ProposalID)
+		return reason.Errorf(reason.AlreadyExists, "an attestation of proposal %s already exists", a.ProposalID)
 	}
 	return nil
 }

@@ -309,7 +309,7 @@ func prepareFile(path string) error {
 func openError(path string, err error) error {
 	e := reason.Errorf(reason.JournalUnavailable, "opening journal: %w", withFiles(err))
 	if errors.Is(err, fs.ErrPermission) {
-		return e.WithRemedy("Let the user that runs palyrad read and write %s.", path)
+		return e.WithRemedy("Give the user that palyrad runs as read and write access to %s.", path)
 	}
 	return e.WithRemedy("Check that the directory of %s exists and its disk is not full or read-only.", path)
 }

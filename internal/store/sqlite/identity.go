@@ -160,7 +160,7 @@ func scanAct(r *Row) (provenance.Act, error) {
 		return act, err
 	}
 	if err := json.Unmarshal(r.Bytes(2), &act.By); err != nil {
-		return act, fmt.Errorf("who did something to %s: %w", act.Member, err)
+		return act, fmt.Errorf("reading the history of %s: %w", act.Member, err)
 	}
 	return act, nil
 }
@@ -168,7 +168,7 @@ func scanAct(r *Row) (provenance.Act, error) {
 func insertAct(tx *Tx, act provenance.Act) error {
 	by, err := json.Marshal(append([]access.Principal{}, act.By...))
 	if err != nil {
-		return fmt.Errorf("who did something to %s: %w", act.Member, err)
+		return fmt.Errorf("encoding the history of %s: %w", act.Member, err)
 	}
 	if _, err := tx.Exec("INSERT INTO member_acts (member, kind, by, at) VALUES (?1, ?2, ?3, ?4)",
 		act.Member.String(), string(act.Kind), string(by), act.At); err != nil {
@@ -189,7 +189,7 @@ func insertMember(tx *Tx, m access.Member) error {
 		return fmt.Errorf("adding member %s: %w", m.Principal, err)
 	}
 	if n == 0 {
-		return reason.Errorf(reason.AlreadyExists, "there is a member %s already", m.Principal)
+		return reason.Errorf(reason.AlreadyExists, "the member %s already exists", m.Principal)
 	}
 	return nil
 }
@@ -242,7 +242,7 @@ func insertDevice(tx *Tx, d identity.Device) error {
 		return fmt.Errorf("adding device %s: %w", d.ID, err)
 	}
 	if n == 0 {
-		return reason.Errorf(reason.AlreadyExists, "there is a device %s already", d.ID)
+		return reason.Errorf(reason.AlreadyExists, "the device %s already exists", d.ID)
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func schemaVersion(conn *zs.Conn, newest int) (int, error) {
 	switch {
 	case id != applicationID && (id != 0 || version != 0 || tables != 0):
 		return 0, reason.Errorf(reason.ConfigInvalid, "the store's file belongs to another program (application id %#x)", id).
-			WithRemedy("Point state_dir at a directory of palyrad's own.")
+			WithRemedy("Set state_dir to a directory that only palyrad uses.")
 	case version > newest:
 		return 0, reason.Errorf(reason.ConfigInvalid, "the store has schema version %d, this palyrad knows %d", version, newest).
 			WithRemedy("Start the newer palyrad that wrote it, or restore a backup from before the upgrade.")

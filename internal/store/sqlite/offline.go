@@ -184,7 +184,7 @@ func (c *Conn) verifyResults() error {
 	const misshapen = `SELECT digest FROM results
  WHERE length(digest) <> 32 OR CASE WHEN expired_at IS NULL THEN length(box) < ?1 OR key NOT IN (SELECT id FROM results_keys) ELSE length(box) > 0 END`
 	err := c.Query(misshapen, func(r *Row) error {
-		return reason.Errorf(reason.VerificationFailed, "result %s%x is damaged: no key opens it", digestPrefix, r.Bytes(0))
+		return reason.Errorf(reason.VerificationFailed, "result %s%x is damaged: no key decrypts it", digestPrefix, r.Bytes(0))
 	}, atrest.Overhead)
 	if err != nil {
 		return err

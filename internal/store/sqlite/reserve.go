@@ -220,7 +220,7 @@ func errNearlyFull(s ReserveState, cost int64) *reason.Error {
 	if cost > 0 {
 		need = fmt.Sprintf(", this needs %d KiB", cost>>10)
 	}
-	return reason.Errorf(reason.JournalUnavailable, "the disk of the state directory is nearly full: %d KiB are left%s, and the last %d KiB are for what operators do", s.Free>>10, need, s.Margin>>10).
+	return reason.Errorf(reason.JournalUnavailable, "the disk of the state directory is nearly full: %d KiB are left%s, and the last %d KiB are reserved for operators", s.Free>>10, need, s.Margin>>10).
 		WithRemedy("Free space on the disk that holds state_dir. Votes, freeze, thaw, revocations and an operator's `palyra call` work meanwhile.")
 }
 

@@ -203,7 +203,7 @@ func (s *storedApproval) record(open opener) (approval.Record, error) {
 
 func (s *storedApproval) complete(rec *approval.Record, open opener) error {
 	if len(s.payload) == 0 {
-		return reason.Errorf(reason.ResultExpired, "what approval %s showed is not kept any more", s.id)
+		return reason.Errorf(reason.ResultExpired, "the displayed content of approval %s is no longer stored", s.id)
 	}
 	if len(s.digest) != sha256.Size {
 		return reason.Errorf(reason.VerificationFailed, "approval %s is damaged: the digest of its displayed text is invalid", s.id)

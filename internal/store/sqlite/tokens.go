@@ -67,7 +67,7 @@ func (s TokenStore) AddToken(ctx context.Context, t token.Token, e event.Draft) 
 			return fmt.Errorf("adding token %s: %w", t.ID, err)
 		}
 		if n == 0 {
-			return reason.Errorf(reason.AlreadyExists, "there is a token %s already", t.ID)
+			return reason.Errorf(reason.AlreadyExists, "the token %s already exists", t.ID)
 		}
 		return nil
 	})

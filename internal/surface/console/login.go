@@ -51,7 +51,7 @@ func (c *Console) Link(ctx context.Context, by access.Caller) (Link, error) {
 	switch {
 	case by.Token != nil:
 		return Link{}, reason.Errorf(reason.PermissionDenied, "a token cannot log in to the console").
-			WithRemedy("Use the certificate of a device: `palyra console` without --credentials of a token.")
+			WithRemedy("Run `palyra console` with the certificate of a device, not with --credentials of a token.")
 	case by.Surface == access.SurfaceConsole:
 		return Link{}, reason.Errorf(reason.PermissionDenied, "a console session cannot create another one").WithRemedy("Run `palyra console` on your device.")
 	case by.Principal.Kind != access.KindUser:

@@ -18,7 +18,7 @@ const (
 )
 
 // ErrOpen is returned for a box that is damaged or belongs to another key or place.
-var ErrOpen = errors.New("the box does not open")
+var ErrOpen = errors.New("the box cannot be decrypted")
 
 // Seal returns the box of plain bytes, bound to about. The key has KeySize bytes.
 func Seal(key, plain, about []byte) ([]byte, error) {

@@ -298,7 +298,7 @@ func (k *Keys) OpenKnown(at Place, key string, box []byte) ([]byte, error) {
 	defer k.mu.RUnlock()
 	secret := k.secrets[key]
 	if secret == nil {
-		return nil, reason.Errorf(reason.VaultLocked, "results key %s is not open", key)
+		return nil, reason.Errorf(reason.VaultLocked, "results key %s is not unlocked", key)
 	}
 	return open(secret, key, at, box)
 }

@@ -175,7 +175,7 @@ func (r *Ring) Unwrap(ctx context.Context, about, id string, box []byte) (key []
 func unwrap(by []byte, about, id string, box []byte) ([]byte, error) {
 	key, err := aead.Open(by, box, associated(id, about))
 	if errors.Is(err, aead.ErrOpen) {
-		return nil, reason.Errorf(reason.SecretUnreadable, "unwrapping a key with %s: it is damaged or belongs to another place", id)
+		return nil, reason.Errorf(reason.SecretUnreadable, "unwrapping a key with %s: the key is damaged or belongs to another record", id)
 	}
 	return key, err
 }

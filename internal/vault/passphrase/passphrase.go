@@ -46,7 +46,7 @@ type Sealed struct {
 // Seal seals a text; about is its associated data, which opening it requires.
 func Seal(phrase, text, about []byte) (*Sealed, error) {
 	if len(phrase) < Least {
-		return nil, reason.Errorf(reason.InvalidInput, "a passphrase has at least %d characters", Least)
+		return nil, reason.Errorf(reason.InvalidInput, "a passphrase must have at least %d characters", Least)
 	}
 	s := &Sealed{Time: usualTime, MemoryKiB: usualMemoryKiB, Threads: usualThreads, Salt: make([]byte, saltSize), Nonce: make([]byte, chacha20poly1305.NonceSizeX)}
 	for _, random := range [][]byte{s.Salt, s.Nonce} {

@@ -82,7 +82,7 @@ func (k *Keys) Unwrap(_ context.Context, about, id string, box []byte) ([]byte, 
 	}
 	key, err := aead.Open(kek, box, []byte(about))
 	if err != nil {
-		return nil, reason.Errorf(reason.SecretUnreadable, "what is wrapped by %s: %w", id, err)
+		return nil, reason.Errorf(reason.SecretUnreadable, "unwrapping a key with %s: %w", id, err)
 	}
 	return key, nil
 }

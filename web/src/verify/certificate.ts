@@ -221,7 +221,7 @@ export async function proveChain(chain: readonly Certificate[], role: string): P
   const to = Math.min(...chain.map((c) => c.notAfter));
   if (to < from) throw new Fault("the certificates of the chain are never valid together");
   const name = /^spiffe:\/\/([^/?#@:]+)\/([a-z]+)\/([^/?#]+)$/.exec(leaf.uris[0] ?? "");
-  if (leaf.isCA || (leaf.keyUsage & 0x80) === 0) throw new Fault("the certificate is not one for signatures");
+  if (leaf.isCA || (leaf.keyUsage & 0x80) === 0) throw new Fault("the certificate is not for signatures");
   if (leaf.uris.length !== 1 || leaf.otherNames > 0 || name?.[2] !== role) throw new Fault(`the certificate does not name a ${role}`);
   const host = name[1] ?? "";
   try {

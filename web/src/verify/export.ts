@@ -134,7 +134,7 @@ class ExportVerifier {
       if (trailer !== undefined) {
         this.line = ++this.#sent;
         await this.#end(trailer);
-        if (!(await lines.atEnd())) throw new Fault("there is something after the trailer", { line: this.line + 1 });
+        if (!(await lines.atEnd())) throw new Fault("data follows the trailer", { line: this.line + 1 });
         break;
       }
       if (lines.ended) {
@@ -173,7 +173,7 @@ class ExportVerifier {
   async #startKeys(): Promise<void> {
     const { gateway, verifiers, after } = this.#header;
     const [first] = verifiers;
-    if (first === undefined) throw new Fault("there is no verifier key");
+    if (first === undefined) throw new Fault("the verifier key is missing");
     for (const text of verifiers) if (noteKey(text).name !== gateway) throw new Fault(`a verifier key of another gateway in an export of ${JSON.stringify(gateway)}`);
     const { key } = this.#options;
     if (key !== undefined && key !== first) throw new Fault(`the export is signed by the key ${first}, not by the expected ${key}`);
@@ -265,7 +265,7 @@ class ExportVerifier {
     const events = this.#prev.seq - after;
     const content = hex(this.#content.digest());
     const sealed = ["palyra.dev/journal/export/v1", gateway, String(after), String(events), hex(this.#headerSum), content, hex(sha256(utf8(checkpoint))), ""];
-    if (trailer.sha256 !== content && text === sealed.join("\n")) throw new Fault("trailer: sha256 is not that of the bytes before it");
+    if (trailer.sha256 !== content && text === sealed.join("\n")) throw new Fault("trailer: sha256 does not match the preceding bytes");
     if (trailer.count !== events) throw new Fault(`the trailer counts ${String(trailer.count)} events, there are ${events}`, { seq: this.#prev.seq + 1 });
     this.#compareSeal(sealed, text.split("\n"));
     await this.#checkLast(checkpoint);
@@ -274,11 +274,11 @@ class ExportVerifier {
   /** Throws a Fault for the part of the export that differs from the seal. */
   #compareSeal(have: string[], want: string[]): void {
     if (have.join("\n") === want.join("\n")) return;
-    if (have.length !== want.length) throw new Fault("trailer: the seal is of another kind");
-    if (have[4] !== want[4]) throw new Fault("the header is not the one that the seal covers", { line: 1 });
-    if (have[6] !== want[6]) throw new Fault("trailer: the checkpoint is not the one that the seal covers");
+    if (have.length !== want.length) throw new Fault("trailer: the seal has another type");
+    if (have[4] !== want[4]) throw new Fault("the seal covers another header", { line: 1 });
+    if (have[6] !== want[6]) throw new Fault("trailer: the seal covers another checkpoint");
     if (have.slice(0, 4).join("\n") !== want.slice(0, 4).join("\n")) throw new Fault("the seal covers other events: some are missing or were added", { seq: this.#prev.seq + 1 });
-    throw new Fault(`the events ${this.#proven + 1} to ${this.#prev.seq} are not those that the seal covers`, { seq: this.#proven + 1 });
+    throw new Fault(`the events ${this.#proven + 1} to ${this.#prev.seq} differ from the events that the seal covers`, { seq: this.#proven + 1 });
   }
 
   /** Requires that the trailer's checkpoint covers the last event, so that an older one cannot hide a rollback. */

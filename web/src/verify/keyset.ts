@@ -93,9 +93,9 @@ async function proveNotary(value: unknown, root: Certificate, gateway: string): 
     const [spki] = readPem(string(key.public_key, "public_key"), "PUBLIC KEY");
     if (proven.host !== gateway) throw new Fault(`it is certified for gateway ${JSON.stringify(proven.host)}, the set is of ${JSON.stringify(gateway)}`);
     if (key.algorithm !== "ed25519") throw new Fault("algorithm is not ed25519");
-    if (spki === undefined || !same(spki, proven.leaf.key)) throw new Fault("public_key is not the one of the certificate");
+    if (spki === undefined || !same(spki, proven.leaf.key)) throw new Fault("public_key differs from the key of the certificate");
     if (id !== sshFingerprint(proven.publicKey)) throw new Fault("key_id is not the fingerprint of the public key");
-    if (parseTime(key.not_before, "not_before") !== proven.leaf.notBefore || parseTime(key.not_after, "not_after") !== proven.leaf.notAfter) throw new Fault("not_before or not_after is not the one of the certificate");
+    if (parseTime(key.not_before, "not_before") !== proven.leaf.notBefore || parseTime(key.not_after, "not_after") !== proven.leaf.notAfter) throw new Fault("not_before or not_after differs from the certificate");
     if ((key.retired === true) !== (key.retired_at !== undefined)) throw new Fault("retired and retired_at do not agree");
     const retired = key.retired_at === undefined ? {} : { retiredAt: parseTime(key.retired_at, "retired_at") };
     return { id, publicKey: proven.publicKey, from: proven.from, to: proven.to, ...retired };
@@ -130,6 +130,6 @@ async function proveCheckpointKey(key: CheckpointKeyEntry, root: Certificate, ga
   });
   if (proven.host !== gateway) throw fail(`it is certified for gateway ${JSON.stringify(proven.host)}, the set is of ${JSON.stringify(gateway)}`);
   if (key.certifiedAt < proven.from || key.certifiedAt > proven.to) throw fail("its certificate was not valid when it was certified");
-  if (noteKeyText(key.verifier.split("+")[0] ?? "", proven.publicKey) !== key.verifier) throw fail("verifier is not the key of the certificate");
+  if (noteKeyText(key.verifier.split("+")[0] ?? "", proven.publicKey) !== key.verifier) throw fail("verifier differs from the key of the certificate");
   if (key.last !== undefined && key.last < key.first) throw fail(`it cannot have signed for the sizes ${key.first} to ${key.last}`);
 }

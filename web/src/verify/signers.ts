@@ -44,7 +44,7 @@ export class Signers {
   }
 
   add(key: SigningKey, loose = false): void {
-    if (this.has(key.verifier)) throw new Fault(`the verifier key ${key.verifier} is there twice`);
+    if (this.has(key.verifier)) throw new Fault(`the verifier key ${key.verifier} occurs twice`);
     this.#list.push({ ...key, key: noteKey(key.verifier), isReplaced: false, awaitsRotation: false, loose });
   }
 
@@ -121,7 +121,7 @@ async function readRotation(e: JournalEvent, gateway: string): Promise<Rotation>
     if (sum !== hex(sha256(utf8(certificate)))) throw new Fault("it has another certificate");
     const old = noteKey(oldText);
     const next = noteKey(nextText);
-    if (old.text === next.text || old.name !== gateway || next.name !== gateway) throw new Fault("its keys are not two of this gateway");
+    if (old.text === next.text || old.name !== gateway || next.name !== gateway) throw new Fault("its keys are not two keys of this gateway");
     const [first, second] = note.signatures;
     if (note.signatures.length !== 2 || first === undefined || second === undefined || !(await signedBy(note, first, old)) || !(await signedBy(note, second, next)))
       throw new Fault("it is not signed by the old key and by the new one");

@@ -156,5 +156,5 @@ func unless(ok bool) error {
 	if ok {
 		return nil
 	}
-	return errors.New("no call can have this here")
+	return errors.New("no call can have this value here")
 }

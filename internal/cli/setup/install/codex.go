@@ -24,7 +24,7 @@ var codexEvents = []struct {
 // planCodex plans the hook of Codex, and marks it as trusted in Codex's configuration.
 func (s Site) planCodex(ctx context.Context, w Wanted, token string) (*Plan, error) {
 	if w.Transport == TransportHTTP {
-		return nil, reason.Errorf(reason.InvalidInput, "Codex has no http hook").WithRemedy("Leave --transport out.")
+		return nil, reason.Errorf(reason.InvalidInput, "Codex has no http hook").WithRemedy("Omit --transport.")
 	}
 	p := &Plan{Hook: Hook{Agent: w.Agent, Scope: w.Scope, Project: w.Project, Transport: TransportCommand}}
 	if err := p.holdToken(s, token); err != nil {
@@ -84,7 +84,7 @@ func (s Site) codexConfig(owner string) (*Edit, error) {
 		return nil, config.cannotEdit(err)
 	} else if off == "false" {
 		return nil, reason.Errorf(reason.ConfigInvalid, "%s switches hooks off (features.hooks)", config.File.Path).
-			WithRemedy("Take the line out, and run this again.")
+			WithRemedy("Remove the line, and run this again.")
 	}
 	return config, nil
 }
@@ -136,7 +136,7 @@ func (s Site) trust(ctx context.Context, hooks, config *Edit, w Wanted) error {
 	}
 	if ours != len(codexEvents) || trusted != ours {
 		return reason.Errorf(reason.VerificationFailed, "Codex lists %s of Palyra and would run %d; it should be %d", text.Plural(ours, "hook"), trusted, len(codexEvents)).
-			WithRemedy("This Codex is too old, or newer than what Palyra knows: update both. Nothing was installed.")
+			WithRemedy("This Codex is too old, or too new for this palyra: update both. Nothing was installed.")
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func (s Site) codexProgram() (string, error) {
 	program, err := exec.LookPath(files.Codex.Program())
 	if err != nil {
 		return "", reason.Errorf(reason.NotFound, "codex is not in the PATH").
-			WithRemedy("Codex itself has to say that it trusts the hook: install it, and run this again.")
+			WithRemedy("The check asks Codex itself: install it, and run this again.")
 	}
 	return filepath.Abs(program)
 }

@@ -52,7 +52,7 @@ func Begin(owner, path, root string) (*Edit, error) {
 // cannotEdit returns an error with the file, and the position in it that the edit reports.
 func (e *Edit) cannotEdit(err error) error {
 	return reason.Errorf(reason.ConfigInvalid, "%s:%w", e.File.Path, err).
-		WithRemedy("Mend the file, or make the change by hand; nothing was written.")
+		WithRemedy("Correct the file, or make the change by hand; nothing was written.")
 }
 
 // blank is an empty JSON document.

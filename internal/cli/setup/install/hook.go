@@ -143,7 +143,7 @@ func (s Site) command(w Wanted, limit int) (string, error) {
 	}
 	for _, path := range []string{s.HookProgram, s.StateDir, s.SharedSocket, s.ClientState()} {
 		if strings.ContainsAny(path, "'\"\\$`\n") {
-			return "", reason.Errorf(reason.ConfigInvalid, "the path %q has a character that a shell takes for its own", path).
+			return "", reason.Errorf(reason.ConfigInvalid, "the path %q has a character that a shell interprets", path).
 				WithRemedy("Use another directory.")
 		}
 	}
@@ -243,7 +243,7 @@ func (s Site) planClaude(w Wanted, token string) (*Plan, error) {
 	}
 	if !e.Whole && !strictJSON(e.File.Text) {
 		return nil, reason.Errorf(reason.ConfigInvalid, "%s is not plain JSON: Claude Code ignores all of it, a hook in it included", path).
-			WithRemedy("Take the comments and the commas before closing brackets out, and run this again.")
+			WithRemedy("Remove the comments and the commas before closing brackets, and run this again.")
 	}
 	if w.Scope == files.Managed {
 		e.Mode = 0o644 // readable for every user's Claude Code
@@ -347,7 +347,7 @@ func readClaude(path string) (*claudeSettings, error) {
 		return v, nil
 	}
 	if err := jsonc.Decode(text, v); err != nil {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s:%w", path, err).WithRemedy("Mend the file first; nothing was written.")
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s:%w", path, err).WithRemedy("Correct the file first; nothing was written.")
 	}
 	return v, nil
 }

@@ -22,7 +22,7 @@ func MachineOf(a *client.App) (files.Machine, error) {
 		home = a.Getenv("USERPROFILE")
 	}
 	if !filepath.IsAbs(home) {
-		return files.Machine{}, reason.Errorf(reason.ConfigInvalid, "HOME is %q, no absolute path", home).WithRemedy("Set HOME to your home directory.")
+		return files.Machine{}, reason.Errorf(reason.ConfigInvalid, "HOME is %q, which is not an absolute path", home).WithRemedy("Set HOME to your home directory.")
 	}
 	return files.Machine{Home: filepath.Clean(home), OS: runtime.GOOS, Getenv: a.Getenv}, nil
 }

@@ -125,7 +125,7 @@ func (p Palyrad) session() []string {
 func (p Palyrad) Files() ([]File, error) {
 	for _, text := range []string{p.Program, p.Config, p.Agents} {
 		if strings.ContainsAny(text, "\n\r\x00") {
-			return nil, reason.Errorf(reason.ConfigInvalid, "%q cannot stand in a unit", text)
+			return nil, reason.Errorf(reason.ConfigInvalid, "%q cannot be used in a unit", text)
 		}
 	}
 	switch p.Manager {

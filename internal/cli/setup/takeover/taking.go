@@ -162,7 +162,7 @@ func (t *Taker) Take(ctx context.Context, plan []Server, project string) ([]Serv
 		return plan, err
 	}
 	if rec != nil {
-		return plan, reason.Errorf(reason.AlreadyExists, "servers were imported before, and can be put back still").
+		return plan, reason.Errorf(reason.AlreadyExists, "an earlier import of servers can still be undone").
 			WithRemedy("Undo that with `palyra mcp import --undo`, or keep it with `palyra mcp import --finish`, and import again.")
 	}
 	rec = &record{Format: 1}
@@ -427,7 +427,7 @@ func (t *Taker) load() (*record, error) {
 		err = json.Unmarshal(text, rec)
 	}
 	if err != nil || rec.Format != 1 {
-		return nil, reason.Errorf(reason.ConfigInvalid, "the record of the import, %s, cannot be read", t.Record).WithRemedy("Restore it from a backup, or remove it to keep what there is.")
+		return nil, reason.Errorf(reason.ConfigInvalid, "the record of the import, %s, cannot be read", t.Record).WithRemedy("Restore it from a backup, or remove it to keep the current configuration.")
 	}
 	return rec, nil
 }

@@ -140,7 +140,7 @@ func (m *Mover) make(text []byte) error {
 }
 
 func (m *Mover) cannotWrite(err error) error {
-	return reason.Errorf(reason.ConfigInvalid, "a configuration in the place of %s cannot be written: %w", m.Path, err).
+	return reason.Errorf(reason.ConfigInvalid, "a configuration that replaces %s cannot be written: %w", m.Path, err).
 		WithRemedy("Run the command as the owner of the configuration, with write permission in its directory.")
 }
 

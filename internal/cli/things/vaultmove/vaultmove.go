@@ -456,7 +456,7 @@ func (m *Mover) mayDelete(ctx context.Context, one Moved) error {
 	same, err := m.keeps(ctx, one.Ref, value)
 	if err == nil && !same {
 		return reason.Errorf(reason.FactsChanged, "%s has another value than %s", one.Ref, one.File).
-			WithRemedy("If the vault has the right one, write the same into %s, and run this again.", one.File)
+			WithRemedy("If the vault has the right value, write the same value to %s, and run this again.", one.File)
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 func private(path string, info fs.FileInfo, want string) error {
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
 		return reason.Errorf(reason.ConfigInvalid, "%s has mode %04o: others than its owner may use it", path, mode).
-			WithRemedy("Run `chmod %s %s`; if others may have read it, make new keys.", want, path)
+			WithRemedy("Run `chmod %s %s`; if others may have read it, create new keys.", want, path)
 	}
 	return nil
 }

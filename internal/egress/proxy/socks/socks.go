@@ -77,7 +77,7 @@ func greet(rw io.ReadWriter) error {
 	var refused error
 	if !slices.Contains(methods, withoutMethod) {
 		answer[1] = noMethod
-		refused = reason.Errorf(reason.InvalidInput, "SOCKS: the client insists on authentication")
+		refused = reason.Errorf(reason.InvalidInput, "SOCKS: the client requires authentication")
 	}
 	_, err = rw.Write(answer)
 	return errors.Join(refused, err)

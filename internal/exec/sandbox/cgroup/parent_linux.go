@@ -46,7 +46,7 @@ func (t *Tree) Bound(share sandbox.Share) error {
 func (g *Group) boundAll(share sandbox.Share) error {
 	var failed error
 	if g.tree.level == V2 && !delegates(g.dirs[""]) {
-		failed = errors.New("its controllers cannot be passed on")
+		failed = errors.New("its controllers cannot be delegated")
 	}
 	memory, swap := g.path(g.limiting("memory"), "memory.max"), ""
 	if g.tree.level == V1 {

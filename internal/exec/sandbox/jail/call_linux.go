@@ -21,7 +21,7 @@ func Check(s sandbox.Spec) error {
 		return err
 	}
 	if s.Executable.Path == "" || s.Executable.SHA256 == "" {
-		return reason.Errorf(reason.InvalidInput, "the program was not resolved")
+		return reason.Errorf(reason.InvalidInput, "the executable has no path or no digest")
 	}
 	if err := checkCaches(s.Caches); err != nil {
 		return err

@@ -112,7 +112,7 @@ func check(s sandbox.Spec) error {
 		return err
 	}
 	if s.Executable.Path == "" || s.Executable.SHA256 == "" {
-		return reason.Errorf(reason.InvalidInput, "the program was not resolved")
+		return reason.Errorf(reason.InvalidInput, "the executable has no path or no digest")
 	}
 	if s.Workspace == sandbox.CopyOnWrite {
 		return reason.Errorf(reason.SandboxUnavailable, "macOS does not support copy-on-write workspaces").

@@ -116,7 +116,7 @@ func (p Part) check() error {
 	case err != nil || len(sum) != sha256.Size || "sha256:"+hex.EncodeToString(sum) != p.Digest:
 		return reason.Errorf(reason.InvalidInput, "%q is not a valid package digest", p.Digest).WithRemedy("Use sha256: and 64 lower-case hexadecimal digits.")
 	case p.Size > skill.MaxPackage:
-		return reason.Errorf(reason.InputTooLarge, "the package has %d bytes; the limit is %d", p.Size, skill.MaxPackage).WithRemedy("Make smaller modules, or several skills.")
+		return reason.Errorf(reason.InputTooLarge, "the package has %d bytes; the limit is %d", p.Size, skill.MaxPackage).WithRemedy("Build smaller modules, or several skills.")
 	case len(p.Data) > MaxPart:
 		return reason.Errorf(reason.InputTooLarge, "the part has %d bytes; the limit is %d", len(p.Data), MaxPart).WithRemedy("Send smaller parts.")
 	case len(p.Data) == 0 || p.Size < 1 || p.Offset < 0 || p.Offset > p.Size-int64(len(p.Data)):

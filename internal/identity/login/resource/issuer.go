@@ -7,8 +7,8 @@ var defaultPorts = map[string]string{"https": ":443", "http": ":80"}
 
 // SameIssuer reports whether two URLs of issuers are equivalent by the scheme-based
 // normalization of RFC 3986, section 6.2.3: the default port and the path "/" may be omitted.
-// There is no other normalization, because a server may distinguish the case of letters,
-// percent-encodings or a slash at the end of a path.
+// SameIssuer applies no other normalization, because a server may distinguish the case of
+// letters, percent-encodings or a slash at the end of a path.
 func SameIssuer(a, b string) bool { return normalized(a) == normalized(b) }
 
 // normalized returns the common form of equivalent URLs. It returns a text unchanged if it is

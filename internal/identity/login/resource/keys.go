@@ -176,8 +176,8 @@ func (k *keys) note(ctx context.Context, now time.Time, known []jose.JSONWebKey,
 		return
 	}
 	k.pause = min(max(2*k.pause, firstPause), longestPause)
-	k.err = reason.Errorf(reason.LoginUnavailable, "the keys of the issuer %s cannot be had: %s", k.issuer.Name, text.Ellipsis(err.Error(), maxText)).
-		WithRemedy("Try again later, or use a token of the gateway's own; an administrator looks whether the gateway reaches the issuer (oauth_issuers.allowed_hosts).")
+	k.err = reason.Errorf(reason.LoginUnavailable, "the keys of the issuer %s cannot be fetched: %s", k.issuer.Name, text.Ellipsis(err.Error(), maxText)).
+		WithRemedy("Try again later, or use a token of the gateway's own. Ask an administrator to check that the gateway can reach the issuer (oauth_issuers.allowed_hosts).")
 	k.log.WarnContext(ctx, "the keys of an OAuth issuer cannot be had", slog.String("error", k.err.Message))
 }
 

@@ -105,7 +105,7 @@ func New(c Config) (*Service, error) {
 			return nil, fmt.Errorf("oauth issuer %s: %w", i.Name, err)
 		}
 		if s.issuers[normalized(i.Name)] != nil {
-			return nil, fmt.Errorf("oauth issuer %s is there twice", i.Name)
+			return nil, fmt.Errorf("OAuth issuer %s is configured twice", i.Name)
 		}
 		s.issuers[normalized(i.Name)] = &issuer{i, newKeys(i, c)}
 	}
@@ -123,10 +123,10 @@ func (i Issuer) check() error {
 	}
 	for _, m := range i.Members {
 		if (m.Subject == "") == (m.Group == "") || m.ActsAs.IsZero() || m.Group != "" && m.ActsAs.Kind != access.KindAgent {
-			return fmt.Errorf("a mapping of it is about a subject or a group, and a group acts as an agent: %+v", m)
+			return fmt.Errorf("a mapping must have a subject or a group, and a group must act as an agent: %+v", m)
 		}
 		if slices.ContainsFunc(m.Scopes, func(p access.Permission) bool { return slices.Contains(access.NeverByToken, p) }) {
-			return fmt.Errorf("a mapping of it has a scope that no token has: %+v", m)
+			return fmt.Errorf("a mapping has a scope that tokens cannot have: %+v", m)
 		}
 	}
 	return nil
@@ -231,7 +231,7 @@ func (i *issuer) mapping(v verified) (Mapping, error) {
 		return Mapping{}, refused("no [[oauth_issuers.members]] maps its subject or one of its groups to a member")
 	case slices.ContainsFunc(found, func(m Mapping) bool { return m.ActsAs != found[0].ActsAs }):
 		return Mapping{}, refused("its groups map to several members").
-			WithRemedy("An administrator maps the subject itself in [[oauth_issuers.members]].")
+			WithRemedy("Ask an administrator to map the subject itself in [[oauth_issuers.members]].")
 	}
 	m := found[0]
 	for _, other := range found[1:] {
@@ -248,6 +248,6 @@ func (v verified) credential(issuer string) string {
 }
 
 func refused(format string, args ...any) *reason.Error {
-	return reason.Errorf(reason.Unauthenticated, "the access token does not count: "+format, args...).
-		WithRemedy("Get another token from the issuer that this gateway's /.well-known/oauth-protected-resource names; an administrator looks at [[oauth_issuers]].")
+	return reason.Errorf(reason.Unauthenticated, "the access token is not accepted: "+format, args...).
+		WithRemedy("Get another token from the issuer that this gateway's /.well-known/oauth-protected-resource names, or ask an administrator to check [[oauth_issuers]].")
 }

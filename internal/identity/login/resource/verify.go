@@ -89,7 +89,7 @@ func (i *issuer) verify(ctx context.Context, claimed, token string, now time.Tim
 	case v.subject == "" || len(v.subject) > maxSubject:
 		return v, refused("its claim %s does not have 1 to %d bytes", i.SubjectClaim, maxSubject)
 	case after(c, "nbf", now) || after(c, "iat", now):
-		return v, refused("it is not valid yet").WithRemedy("An administrator sets the clocks of the gateway and of the issuer right.")
+		return v, refused("it is not valid yet").WithRemedy("Ask an administrator to correct the clocks of the gateway and of the issuer.")
 	case c["cnf"] != nil:
 		return v, refused("it is bound to a key of its client (cnf), which this gateway does not check")
 	}

@@ -98,7 +98,7 @@ func newSecret(out [2 * wideSize]byte, ids Identities) (*Secret, error) {
 	}
 	var zero scalar
 	if subtle.ConstantTimeCompare(w0[:], zero[:])|subtle.ConstantTimeCompare(w1[:], zero[:]) == 1 {
-		return nil, errors.New("the PIN gives a secret of zero; take another salt")
+		return nil, errors.New("the PIN gives a secret of zero; use another salt")
 	}
 	return &Secret{ids: ids, w0: w0, w1: w1}, nil
 }

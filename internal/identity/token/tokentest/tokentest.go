@@ -64,7 +64,7 @@ func (s *Store) Tokens(context.Context) ([]token.Token, error) {
 func (s *Store) AddToken(_ context.Context, t token.Token, e event.Draft) error {
 	return s.change(t, e, func(_ token.Token, there bool) error {
 		if there {
-			return reason.Errorf(reason.AlreadyExists, "there is a token %s already", t.ID)
+			return reason.Errorf(reason.AlreadyExists, "the token %s already exists", t.ID)
 		}
 		return nil
 	})

@@ -49,7 +49,7 @@ func (s Store) Get(ctx context.Context, in catalog.Space, key string) ([]byte, e
 		return nil, fmt.Errorf("reading a skill's data: %w", err)
 	}
 	if !found {
-		return nil, reason.Errorf(reason.NotFound, "nothing is kept under this key")
+		return nil, reason.Errorf(reason.NotFound, "no value is stored under this key")
 	}
 	return s.db.Unseal(ctx, place(in, key, digest), under, box)
 }

@@ -80,7 +80,7 @@ func registerOnce() error {
 	*vfs = *at[lib.Tsqlite3_vfs](system)
 	vfs.FpNext, vfs.FzName, vfs.FxOpen = 0, called, pointer(open)
 	if lib.Xsqlite3_vfs_register(tls, ours, 0) != lib.SQLITE_OK {
-		return errors.New("SQLite did not take the VFS " + name)
+		return errors.New("SQLite refused the VFS " + name)
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (u Upstreams) Approve(ctx context.Context, by access.Caller, name, digest s
 			return nil, err
 		}
 		if len(now.Changes) > 0 && digest != now.Seen.Digest() {
-			return nil, reason.Errorf(reason.DigestMismatch, "the definitions of the upstream server %s changed since you saw them", name).
+			return nil, reason.Errorf(reason.DigestMismatch, "the definitions of the upstream server %s changed since you reviewed them", name).
 				WithRemedy("Inspect the difference again with `palyra mcp show %s`.", name)
 		}
 		var changed []string

@@ -40,9 +40,9 @@ func (s *Service) actsForHost(ctx context.Context, req *palyrav1.ConfirmMembersR
 		return err
 	case !dev.Local:
 		return reason.Errorf(reason.PermissionDenied, "device %s is not the local operator's device of the gateway's host", dev.ID).
-			WithRemedy("On the gateway's host, run `palyra members confirm --host NAME` as the user of palyrad, or `palyrad members confirm NAME` as root. To confirm with your own word, leave --host out.")
+			WithRemedy("On the gateway's host, run `palyra members confirm --host NAME` as the user of palyrad, or `palyrad members confirm NAME` as root. To confirm as yourself, omit --host.")
 	case len(req.GetMembers()) == 0:
-		return reason.Errorf(reason.InvalidInput, "the proof of presence names no members").WithRemedy("Name each member to confirm.")
+		return reason.Errorf(reason.InvalidInput, "the proof of presence has no members").WithRemedy("Name each member to confirm.")
 	}
 	return s.proves(dev, "", req.GetProof(), presence.MemberConfirmation{
 		Gateway: s.gateway, By: dev.ID, Members: req.GetMembers(), Nonce: req.GetProof().GetNonce(),
@@ -56,10 +56,10 @@ func (s *Service) peerActsForHost(peer localsocket.Peer, caller access.Caller) e
 	case peer.Root():
 		return nil
 	case !host(caller):
-		return reason.Errorf(reason.PermissionDenied, "a session of the console does not act for the gateway's host").
+		return reason.Errorf(reason.PermissionDenied, "a console session cannot act for the gateway's host").
 			WithRemedy("Run `palyrad members confirm` on the gateway's host.")
 	case !peer.Near:
-		return reason.Errorf(reason.PermissionDenied, "palyrad does not see that the process at the other end of the socket is in its own pid namespace").
+		return reason.Errorf(reason.PermissionDenied, "palyrad cannot verify that the process at the other end of the socket is in its own pid namespace").
 			WithRemedy("Run the command outside the container or sandbox.")
 	case s.ownerRunsAgents():
 		return reason.Errorf(reason.PresenceNotProven, "agents may run as uid %d too, so this connection does not show that a person sent the request", peer.UID).

@@ -222,7 +222,7 @@ func unproven(dev identity.Device) error {
 			WithRemedy("Ask a user with a presence key to run `palyra key presence --confirm %s`, or run `palyrad presence confirm %s` on the gateway's host.", dev.ID, dev.ID)
 	}
 	return reason.Errorf(reason.PresenceNotProven, "device %s has no presence key", dev.ID).
-		WithRemedy("Make one: `palyra key presence --passphrase`. Then vote with --present.")
+		WithRemedy("Create one: `palyra key presence --passphrase`. Then vote with --present.")
 }
 
 // Wanted adds the next step to the error of a vote for which policy requires presence.

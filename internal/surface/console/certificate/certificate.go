@@ -54,7 +54,7 @@ func (f *files) load() error {
 		}
 	}
 	return reason.Errorf(reason.ConfigInvalid, "reading the certificate of the console: %w", err).
-		WithRemedy("Let palyrad read console.certificate_file and console.key_file, which have to be one pair in PEM.")
+		WithRemedy("Make console.certificate_file and console.key_file readable for palyrad; they must be a matching pair in PEM.")
 }
 
 func (f *files) times() (at [2]time.Time, err error) {

@@ -75,7 +75,7 @@ func New(t testing.TB) *World {
 // OwnWord implements notify.Consents. Only w.Held is controlled by another member.
 func (w *World) OwnWord(by access.Caller) error {
 	if by.Principal == w.Held {
-		return reason.Errorf(reason.PermissionDenied, "%s is in the hands of another member", by.Principal)
+		return reason.Errorf(reason.PermissionDenied, "%s is controlled by another member", by.Principal)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (m *Memory) Get(_ context.Context, s catalog.Space, key string) ([]byte, er
 	defer m.mu.Unlock()
 	value, there := m.kept[s][key]
 	if !there {
-		return nil, reason.Errorf(reason.NotFound, "nothing is kept under this key")
+		return nil, reason.Errorf(reason.NotFound, "no value is stored under this key")
 	}
 	return slices.Clone(value), nil
 }
