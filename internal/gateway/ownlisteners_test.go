@@ -33,7 +33,7 @@ func TestToolsDoNotReachTheGateway(t *testing.T) {
 		_, port, err := net.SplitHostPort(at)
 		must.Do(t, err)
 		for _, host := range []string{"127.0.0.1", "[::ffff:127.0.0.1]"} {
-			if err := evaluate("http://" + host + ":" + port + "/"); err == nil || !strings.Contains(err.Error(), "is where the gateway itself listens") {
+			if err := evaluate("http://" + host + ":" + port + "/"); err == nil || !strings.Contains(err.Error(), "the gateway itself listens on") {
 				t.Errorf("%s at %s: %v", name, host, err)
 			}
 		}

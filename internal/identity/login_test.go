@@ -67,10 +67,10 @@ func TestLoginCannotReplaceAMember(t *testing.T) {
 	w.add(access.User("cyd"), access.Principal{}, access.RoleDeveloper)
 	must.Get(w.RemoveMember(t.Context(), identity.Daemon(), identity.Standing{Member: "cyd", AcceptLoss: true}))(t)
 	for name, want := range map[string]string{
-		"bob":   "there is a local member user:bob",
-		"local": "there is a local member user:local",
+		"bob":   "the local member user:bob already exists",
+		"local": "the local member user:local already exists",
 		"ann":   "user:ann is another person at the identity provider",
-		"cyd":   "there was a member user:cyd",
+		"cyd":   "a removed member had the name user:cyd",
 	} {
 		if _, err := w.logIn("s2", name, access.RoleOperator); reason.Of(err) != reason.LoginRefused || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", name, err)

@@ -84,7 +84,7 @@ func TestPassphrase(t *testing.T) {
 		t.Errorf("the key is a file: %s%s", r.Out, r.Err)
 	}
 	w.Want(w.With(at("correct horse"), "status"), 0)
-	if r := w.With(at("wrong horse"), "status"); r.Code == 0 || !strings.Contains(r.Err, "does not open the key") {
+	if r := w.With(at("wrong horse"), "status"); r.Code == 0 || !strings.Contains(r.Err, "does not unlock the key") {
 		t.Errorf("a wrong passphrase: %s", r.Err)
 	}
 	if r := w.Run("status"); r.Code == 0 || !strings.Contains(r.Err, "without a terminal") {

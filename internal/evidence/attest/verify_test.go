@@ -230,7 +230,7 @@ func TestChains(t *testing.T) {
 		})), "name a notary"},
 		"not https":         {with(a.chain(pub, func(c *x509.Certificate) { c.URIs[0].Scheme = "https" })), "name a notary"},
 		"client only":       {with(a.chain(pub, func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} })), "lead to the root"},
-		"no signing":        {with(a.chain(pub, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyAgreement })), "not one for signatures"},
+		"no signing":        {with(a.chain(pub, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageKeyAgreement })), "not for signatures"},
 		"other gateway":     {with(a.chain(pub, func(c *x509.Certificate) { c.URIs[0].Host = "other.local" })), "certified for gateway"},
 		"ended before":      {with(a.chain(pub, func(c *x509.Certificate) { c.NotAfter = epoch.Add(-time.Minute) })), "valid from"},
 		"not begun":         {with(a.chain(pub, func(c *x509.Certificate) { c.NotBefore = epoch.Add(time.Minute) })), "valid from"},

@@ -204,7 +204,7 @@ func (w *walker) checkRoot(cp Checkpoint, seq int64) error {
 		return corrupt(seq, "the checkpoint cannot be checked: "+err.Error())
 	}
 	if root != cp.Root {
-		return corrupt(w.signed+1, fmt.Sprintf("the events %d to %d are not those that a signed checkpoint covers", w.signed+1, cp.Size))
+		return corrupt(w.signed+1, fmt.Sprintf("the events %d to %d differ from the events that a signed checkpoint covers", w.signed+1, cp.Size))
 	}
 	return nil
 }
@@ -257,7 +257,7 @@ func checkStoredRoot(ctx context.Context, src Source, cp Checkpoint) error {
 			return err
 		}
 		if root != cp.Root {
-			return corrupt(1, fmt.Sprintf("the events 1 to %d are not those that a signed checkpoint covers", cp.Size))
+			return corrupt(1, fmt.Sprintf("the events 1 to %d differ from the events that a signed checkpoint covers", cp.Size))
 		}
 		return nil
 	})

@@ -84,7 +84,7 @@ func TestDeviceFlowIsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.DeviceFlow = false })
 	_, err := w.tryBegin("", "192.0.2.1")
-	wantRefused(t, "switched off", err, "takes no confirmation on another device")
+	wantRefused(t, "switched off", err, "does not support confirmation on another device")
 	w.begin(redirect)
 
 	without := newWorld(t)

@@ -48,7 +48,7 @@ func TestPublicClient(t *testing.T) {
 	must.Get(w.login(ann))(t)
 	// Control: a provider that wants the secret refuses one without.
 	other := newWorld(t, func(c *login.Config) { c.Secret = nil })
-	if _, err := other.login(ann); reason.Of(err) != reason.LoginUnavailable || !strings.Contains(err.Error(), "does not take the gateway for its client") {
+	if _, err := other.login(ann); reason.Of(err) != reason.LoginUnavailable || !strings.Contains(err.Error(), "does not accept the gateway as its client") {
 		t.Errorf("a client without its secret: %v", err)
 	}
 }
@@ -209,7 +209,7 @@ func TestAnswers(t *testing.T) {
 	replayed.ID, replayed.State = other.begun.ID, other.browse().State
 	replayed.Proof = must.Get(identity.Prove(other.key, identity.LoginProof(other.begun.ID, a.Code)))(t)
 	_, err = other.complete(replayed)
-	wantRefused(t, "a code that was used", err, "does not take the login")
+	wantRefused(t, "a code that was used", err, "refused the login")
 
 	for name, change := range map[string]func(mine *session, a *login.Answer){
 		"the state of another login": func(_ *session, a *login.Answer) { a.State = w.begin(redirect).browse().State },
@@ -282,7 +282,7 @@ func TestAuthorizationURL(t *testing.T) {
 	q.Set("code_challenge", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
 	page, _, _ := strings.Cut(s.begun.AuthorizationURL, "?")
 	_, err := s.complete(s.answer(w.browse(page + "?" + q.Encode())))
-	wantRefused(t, "another challenge", err, "does not take the login")
+	wantRefused(t, "another challenge", err, "refused the login")
 }
 
 func TestRedirectsAreLoopback(t *testing.T) {

@@ -89,7 +89,7 @@ func (db *DB) signedSize(ctx context.Context) (int64, error) {
 
 func missing(path string, head, noted journal.Head) error {
 	return &journal.CorruptError{Seq: head.Seq + 1, What: fmt.Sprintf(
-		"events are missing: the journal ends at %d, %s says that it reached %d", head.Seq, headPath(path), noted.Seq)}
+		"events are missing: the journal ends at %d, but %s records %d", head.Seq, headPath(path), noted.Seq)}
 }
 
 // holds checks that the journal contains the event named by the head file. Events up to the newest

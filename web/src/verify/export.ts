@@ -243,7 +243,7 @@ class ExportVerifier {
   #checkRoot(size: number, root: Uint8Array, seq: number): void {
     const own = this.#roots.at(size);
     if (own === undefined) throw new Fault(`the checkpoint cannot be checked: it covers ${size} events, not between ${this.#roots.base.size} and ${this.#roots.size}`, { seq });
-    if (!same(own, root)) throw new Fault(`the events ${this.#proven + 1} to ${size} are not those that a signed checkpoint covers`, { seq: this.#proven + 1 });
+    if (!same(own, root)) throw new Fault(`the events ${this.#proven + 1} to ${size} differ from the events that a signed checkpoint covers`, { seq: this.#proven + 1 });
   }
 
   async #end(line: Bytes): Promise<void> {
