@@ -20,7 +20,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// asker is a server that sends its client a request during a call.
+// asker is a server that sends a request to its client during a call.
 func asker(ask *mcp.ElicitParams) func(*conversation) {
 	return serve(func(s *mcp.Server) {
 		add(s, "ask", "", func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -136,7 +136,7 @@ permit(principal, action == Action::"tool.execute/asker/ask", resource) when { c
 	}
 }
 
-// TestElicitURL: no server can direct a user to the gateway or to this machine. The control is a
+// TestElicitURL: a server cannot direct a user to the gateway or to this machine. Control: a
 // page on another host.
 func TestElicitURL(t *testing.T) {
 	t.Parallel()
@@ -163,8 +163,8 @@ func TestElicitURL(t *testing.T) {
 	}
 }
 
-// TestResourcesAndPrompts: they are called like tools, under their own actions, and only approved
-// prompts can be called.
+// TestResourcesAndPrompts: resources and prompts are called like tools, under their own
+// actions. Only approved prompts can be called.
 func TestResourcesAndPrompts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

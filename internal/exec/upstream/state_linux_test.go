@@ -18,7 +18,7 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// stateful is a world whose servers keep state below a directory.
+// stateful returns a world whose servers store their state below a directory.
 func stateful(t *testing.T, limit int64) (w *world, root, state string) {
 	t.Helper()
 	bubblewrapped, root := inTierC(t)
@@ -96,7 +96,7 @@ func TestStateIsDeclaredFirst(t *testing.T) {
 }
 
 // TestStateLimit: a server whose state exceeds the limit does not start, and the error contains
-// the next step. The control is the server before.
+// the next step. Control: the server before its state grows.
 func TestStateLimit(t *testing.T) {
 	t.Parallel()
 	w, root, state := stateful(t, 1000)
@@ -113,8 +113,8 @@ func TestStateLimit(t *testing.T) {
 }
 
 // TestProgramsBelowTheWorkspace: the program of a server is found below /workspace by the names
-// that process.run accepts. The controls are names of files that do not exist, and a server
-// without a workspace.
+// that process.run accepts. Controls: names of files that do not exist, and a server without a
+// workspace.
 func TestProgramsBelowTheWorkspace(t *testing.T) {
 	t.Parallel()
 	installed, hidden := dirOf(t), dirOf(t)
