@@ -112,8 +112,9 @@ func (w *world) wantNotCovered(s call.Submission) {
 	}
 }
 
-// TestChangeAfterApprovalIsRefused: a binding that changes between the approval and the start is
-// found at dispatch: the error names the field, nothing runs, and the refusal is attested.
+// TestChangeAfterApprovalIsRefused: a binding that changes between the approval and the start
+// is detected at dispatch. The error names the field, the tool does not run, and the refusal is
+// attested.
 func TestChangeAfterApprovalIsRefused(t *testing.T) {
 	t.Parallel()
 	for field, f := range flips {

@@ -343,7 +343,7 @@ func TestNoEdit(t *testing.T) {
 	}
 }
 
-// After a crash the call is in its original or its edited version, and does not run by itself.
+// A call is in its original or its edited version after a crash, and does not run by itself.
 func TestEditAcrossRestart(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]bool{"before it is durable": true, "after": false} {
@@ -418,7 +418,7 @@ func TestEditNeedsIndependence(t *testing.T) {
 	}
 }
 
-// Of a concurrent edit and approval one succeeds, and the version that runs is the approved
+// Either a concurrent edit or the approval succeeds, and the version that runs is the approved
 // one. The race detector verifies that the edit may read the data of the waiting call.
 func TestEditRacesVote(t *testing.T) {
 	t.Parallel()

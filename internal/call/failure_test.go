@@ -102,7 +102,7 @@ func TestBudgetThatCannotBeReadRunsNothing(t *testing.T) {
 	}
 }
 
-// If signing or recording the attestation fails, the call fails and its result is not returned.
+// A call whose attestation cannot be signed or recorded fails, and its result is not returned.
 // If the journal is writable, the call ends as ambiguous immediately; otherwise it stays open
 // until a start closes it.
 func TestUnattestedResultStaysInside(t *testing.T) {
@@ -210,8 +210,8 @@ func TestDisconnectBeforeTheCall(t *testing.T) {
 	w.read.Ran(t, 0)
 }
 
-// If a client disconnects between the decision and the start, the decision is already recorded.
-// The call therefore gets an end, and the tool does not start.
+// A call whose client disconnects between the decision and the start gets an end, because the
+// decision is already recorded. The tool does not start.
 func TestDisconnectBetweenDecisionAndStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -258,8 +258,8 @@ func TestPanicIsAttested(t *testing.T) {
 	w.checkEvidence(o)
 }
 
-// An observer of the call receives one chunk at a time and none after the end, even from a tool
-// that does not wait for its writers.
+// An observer of the call receives one chunk at a time and none after the end. This also holds
+// for a tool that does not wait for its writers.
 func TestOutputIsOrderedAndEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -374,7 +374,7 @@ func TestStoppingGatewayTakesNoCalls(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- w.Pipeline.Run(ctx, nil) }()
 	for {
-		// Until Run has stopped admission, calls are still accepted.
+		// Calls are still accepted until Run has stopped admission.
 		if _, err := w.Call(t.Context(), call.Submission{Caller: agent, Tool: "none"}, func(call.Event) {}); reason.Of(err) == reason.ShuttingDown {
 			break
 		}

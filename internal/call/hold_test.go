@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/reason/reasontest"
 )
 
-// After its hold, an approved call is evaluated again. A call that ends during the hold does
-// not consume its approval.
+// An approved call is evaluated again after its hold. A call that ends during the hold does not
+// consume its approval.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, twoUsers)

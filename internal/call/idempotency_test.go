@@ -302,7 +302,7 @@ func TestRetryOfAnUnrecordedCallRuns(t *testing.T) {
 	w.read.Ran(t, 1)
 }
 
-// If a key cannot be looked up, no call starts.
+// No call starts if its key cannot be looked up.
 func TestUnreadableKeysStartNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -325,7 +325,7 @@ func closed() <-chan struct{} {
 	return c
 }
 
-// When the gateway stops, a call without a connected client gets the grace period. It is then
+// A call without a connected client gets the grace period when the gateway stops. It is then
 // stopped, and attested.
 func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
 	t.Parallel()

@@ -13,9 +13,9 @@ import (
 	"palyra/internal/core/reason/reasontest"
 )
 
-// If the result of a call cannot be stored, the call is refused before it runs, and the refusal
-// is recorded. A dry run succeeds. Once the vault is open, calls run, including repeated calls
-// with the same key.
+// A call is refused before it runs if its result cannot be stored, and the refusal is recorded.
+// A dry run succeeds. Calls run once the vault is open, including repeated calls with the same
+// key.
 func TestCallsWaitForTheVault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

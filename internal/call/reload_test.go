@@ -183,8 +183,8 @@ func TestUnusedApprovalIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// If a policy changes between decision and dispatch, the permit is for another snapshot. The
-// tool does not run, and the refusal is attested.
+// A policy that changes between decision and dispatch makes the permit invalid, because the
+// permit is for another snapshot. The tool does not run, and the refusal is attested.
 func TestPolicyThatChangesAfterTheDecision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,9 +15,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestRevokedCallerCannotContinue: a credential that is revoked while its call waits cannot decide,
-// start or commit anything, even if the call has an idempotency key and continues without its
-// client.
+// TestRevokedCallerCannotContinue: a call whose credential is revoked while it waits cannot
+// decide, start or commit. This also holds for a call with an idempotency key that continues
+// without its client.
 func TestRevokedCallerCannotContinue(t *testing.T) {
 	t.Parallel()
 	revoke := func(w *world, c access.Caller) { w.revoked.Store(c.DeviceID, true) }
@@ -103,9 +103,8 @@ func TestRevokedCallIsRetriedWithAnotherCredential(t *testing.T) {
 	w.read.Ran(t, 1)
 }
 
-// If agents lose their permissions, all of their calls end, whatever the calls wait for and
-// even without a connected client. The journal records each end. Calls of other principals
-// continue.
+// All calls of agents that lose their permissions end, whatever the calls wait for and even
+// without a connected client. The journal records each end. Calls of other principals continue.
 func TestEndCallers(t *testing.T) {
 	t.Parallel()
 	const agents, each, asking = 5, 200, 20

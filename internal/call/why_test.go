@@ -28,8 +28,8 @@ func submissionWithReason(why string) call.Submission {
 	return s
 }
 
-// No approval is requested without the reason that a policy requires. The error tells the
-// caller the question and how to give the reason.
+// No approval is requested without the reason that a policy requires. The error contains the
+// question, and how to give the reason.
 func TestNoAskWithoutAReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withTicket)

@@ -193,8 +193,8 @@ func editVersusDecide(t *testing.T, d *approval.Desk, round int) (winners int, a
 	return winners, after
 }
 
-// Of an edit and a concurrent vote, the first one succeeds. No approval covers a version that
-// the voter was not shown.
+// The first of an edit and a concurrent vote succeeds. No approval covers a version that the
+// voter was not shown.
 func TestEditVersusDecide(t *testing.T) {
 	t.Parallel()
 	edited, allowed := 0, 0

@@ -102,8 +102,8 @@ func TestUseLimits(t *testing.T) {
 	decide(t, d, alice, rec.ID, uses(approval.MaxUses)) // control
 }
 
-// A call that can run arbitrary code is approved only exactly: no wider grant is offered or
-// accepted, and a wide grant of another call does not cover it.
+// An approval of a call that can run arbitrary code covers only that exact call. No wider grant
+// is offered or accepted, and a wide grant of another call does not cover it.
 func TestExactScopeOnly(t *testing.T) {
 	t.Parallel()
 	anything := func(a *approval.Ask) { a.Plan.ExactOnly = "python3 runs any code that it is given" }

@@ -121,7 +121,7 @@ func TestUnusedAnswerServesTheRepeatedCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		a := allowed(t, d, yes)
-		// While the first call holds the answer, an identical one asks again.
+		// An identical call asks again while the first one holds the answer.
 		p, rec := waiting(t, d)
 		if rec.ID == a.ApprovalID() {
 			t.Fatal("the answer was given to two calls at once")

@@ -122,7 +122,7 @@ func claims(t *testing.T, calls call.Ledger) {
 		}
 	}
 
-	// An entry with a taken key fails completely.
+	// An entry with a claimed key fails completely.
 	head, _ := calls.Head()
 	if _, err := calls.Record(t.Context(), entry("b", claim("b", "k", 0))); reason.Of(err) != reason.IdempotencyMismatch {
 		t.Errorf("a second claim: %v", err)
@@ -226,8 +226,8 @@ func newest(t *testing.T, calls call.Ledger, k session.Key) (session.Past, bool,
 	return past, found, err
 }
 
-// Of several sessions of a caller, the one that started last is active. Calls in runs that the
-// gateway supervises are counted separately.
+// The active session of a caller is the one that started last. Calls in runs that the gateway
+// supervises are counted separately.
 func sessions(t *testing.T, calls call.Ledger) {
 	if _, found, err := newest(t, calls, coderKey); found || err != nil {
 		t.Fatalf("%t, %v", found, err)

@@ -64,7 +64,7 @@ func TestDefaultCommits(t *testing.T) {
 	}
 }
 
-// Only an allowed member may commit. A workspace that is not declared is treated like any
+// A commit requires an allowed member. A workspace that is not declared is treated like any
 // other.
 func TestWhoCommits(t *testing.T) {
 	t.Parallel()
@@ -151,7 +151,7 @@ when { context.changes.classes.contains("git") };`})
 	if ask.Effect != policy.Ask || len(ask.Flips) == 0 || ask.Flips[0].Steps[0].Kind != explain.StepApproval || ask.Flips[0].Verdict != policy.Allow {
 		t.Errorf("an ask: %s, %+v", ask.Summary, ask.Flips)
 	}
-	// If no permit covers commits, the explanation proposes one.
+	// The explanation proposes a permit if none covers commits.
 	bare := policytest.Set(t, policytest.Options{Policies: `forbid(principal, action == Action::"workspace.commit", resource) unless { context.approval.approvers > 90 };`})
 	if e := explain.Verdict(bare, commit(nil), policy.Approval{}, nil); e.Effect != policy.Deny || len(e.Flips) == 0 {
 		t.Errorf("got %s", e.Summary)

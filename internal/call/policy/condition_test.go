@@ -70,7 +70,7 @@ func TestConditionOfADeny(t *testing.T) {
 	}
 }
 
-// If only one of two files in a call matches a rule with a timeout, that timeout applies.
+// A timeout applies if only one of two files in a call matches its rule.
 func TestTimeoutOverSeveralFiles(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.ManyMembers(`@id("rule") @timeout("90s")

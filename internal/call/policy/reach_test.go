@@ -79,7 +79,7 @@ func TestReachableApproversAreAsked(t *testing.T) {
 			t.Errorf("%s: %v, %q; want ask, %q", policies, v.Effect(), v.Missing(), missing)
 		}
 	}
-	// If too few people may approve, the reason names the people.
+	// The reason names the people if too few of them may approve.
 	v := policytest.Set(t, terminal(policytest.Options{Policies: twoApprovers})).Evaluate(run, nil)
 	if v.Reason() != reason.ApprovalUnattainable || !strings.Contains(v.Missing(), "1 person may decide this") {
 		t.Errorf("too few people: %v, %q", v.Reason(), v.Missing())
@@ -120,8 +120,8 @@ func TestReachableSurfacesAreConfigured(t *testing.T) {
 	}
 }
 
-// If policies require votes with verified presence, at least one approver must have a presence
-// key.
+// At least one approver must have a presence key if policies require votes with verified
+// presence.
 func TestNobodyPresent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

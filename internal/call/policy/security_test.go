@@ -70,7 +70,7 @@ when { context.risk + 9223372036854775807 < 5 };`))
 	if decision, diag := cedar.Authorize(c.found, c.entities, req); decision != cedar.Allow || len(diag.Errors) != 1 {
 		t.Errorf("plain Cedar: %v, %v; the control expects it to fail open", decision, diag.Errors)
 	}
-	// Without the overflow the forbid does not match, and the call is allowed.
+	// The forbid does not match without the overflow, and the call is allowed.
 	r.Facts.Risk = 0
 	if v := s.Evaluate(r, nil); v.Effect() != Allow {
 		t.Errorf("with no overflow: %v, %v", v.Effect(), v.Errors())

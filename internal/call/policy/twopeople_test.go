@@ -17,7 +17,7 @@ func did(kind provenance.Kind, member access.Principal, by ...access.Principal) 
 
 // The requester is alice's agent. Members whom one admin created count as that admin: as no
 // independent approver if alice created them, else as one. A first approval requires only a
-// different person, whoever created them.
+// different person, regardless of who created them.
 func TestTwoPeople(t *testing.T) {
 	t.Parallel()
 	alice, bob := policytest.Alice, policytest.Bob

@@ -9,8 +9,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestUnreadPrograms: a permit without people does not cover a call that sets variables or has
-// its program start another one, unless it reads which ones. People can allow the call.
+// TestUnreadPrograms: a permit that waives approval does not cover a call that sets variables,
+// or whose program starts another one, unless the permit reads which ones. An approval can
+// allow the call.
 func TestUnreadPrograms(t *testing.T) {
 	t.Parallel()
 	const (
@@ -50,8 +51,8 @@ func TestUnreadPrograms(t *testing.T) {
 	}
 }
 
-// TestUnreadInlineCode: a permit without people does not cover inline code for an interpreter
-// unless the permit reads that fact. A shell line is itself such code.
+// TestUnreadInlineCode: a permit that waives approval does not cover inline code for an
+// interpreter unless the permit reads that fact. A shell line is itself such code.
 func TestUnreadInlineCode(t *testing.T) {
 	t.Parallel()
 	const awk = `context has exec && context.exec.basename == "awk"`

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestVerdictsShareOneSchema: a policy is valid exactly while the argument that it compares
-// with a number is an integer in the schema, also after the schema changes back.
+// TestVerdictsShareOneSchema: a policy that compares an argument with a number is valid exactly
+// while the schema declares an integer, also after the schema changes back.
 func TestVerdictsShareOneSchema(t *testing.T) {
 	t.Parallel()
 	under := func(kind string) Config {

@@ -235,7 +235,7 @@ func (unreadable) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, er
 	return policyadmin.KeptVersion{}, false, reason.Errorf(reason.JournalUnavailable, "the disk does not answer")
 }
 
-// If the directory disappears while palyrad is stopped, its policies stay in force until the
+// Policies stay in force if their directory disappears while palyrad is stopped, until the
 // directory exists again. Control: without a stored last set, palyrad starts without the
 // operator's rules.
 func TestDirectoryIsMissingAtStart(t *testing.T) {

@@ -209,7 +209,7 @@ func TestFetchNamesOfPrivateAddresses(t *testing.T) {
 	if n.private != 0 {
 		t.Errorf("private addresses were dialled %d times", n.private)
 	}
-	// If a name has several addresses, the public one is used.
+	// The public address is used if a name has several addresses.
 	r := n.bench.ok("http.fetch", object{"url": "http://mixed.example.com/"})
 	if r["content"] != "secret" || n.private != 0 {
 		t.Errorf("mixed: %v, private %d", r, n.private)

@@ -89,7 +89,7 @@ func TestFetcher(t *testing.T) {
 			t.Errorf("%s: %s %s, and %d arrived", name, r.Reason, r.Message, len(got))
 		}
 	}
-	// If the guest has no limits, only the gateway's rules apply.
+	// Only the gateway's rules apply if the guest has no limits.
 	if r := ask(object{"url": "https://www.example.com/"}, egress.Reach{Budget: within.Budget}); r.Outcome != tool.Succeeded {
 		t.Errorf("any host: %s %s", r.Reason, r.Message)
 	}

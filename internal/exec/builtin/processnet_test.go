@@ -249,7 +249,7 @@ func TestStrictRefusals(t *testing.T) {
 	if !errors.As(err, &known) || known.Code != reason.EgressDenied || !strings.Contains(known.Remedy, "programs run offline") {
 		t.Errorf("where nothing is allowed: %v", err)
 	}
-	// If a machine cannot restrict programs to hosts, programs run offline, or not at all.
+	// Programs run offline, or not at all, if the machine cannot restrict programs to hosts.
 	open, _, _ := processBench(t, func(c *Config) { strictly(c); c.Sandbox.Layers = []string{"copy_on_write"} })
 	open.refused("process.run", object{"argv": []string{"git"}}, reason.SandboxUnavailable)
 	open.refused("process.run", object{"argv": []string{"git"}, "hosts": []string{"www.example.org:80"}}, reason.SandboxUnavailable)

@@ -74,9 +74,9 @@ func (p *person) peer() tool.Peer {
 
 var form = &mcp.ElicitParams{Mode: "form", Message: "Who are you?\x1b[2J", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}}}
 
-// TestElicit: a question of a server reaches the client labelled with the server's name, under
-// the action mcp.elicit. A policy that forbids it, a client without the capability and a manual
-// call of the tool forward nothing.
+// TestElicit: a question of a server reaches the client labeled with the server's name, under
+// the action mcp.elicit. It is not forwarded if a policy forbids it, if the client lacks the
+// capability, or if the tool is called manually.
 func TestElicit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -348,8 +348,9 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestChangesAreNoticed: a definition that a server changes after the approval is detected by the
-// next call that starts an instance, and by the next call after the server announced a change.
+// TestChangesAreNoticed: a definition that a server changes after the approval is detected by
+// the next call that starts an instance. If the server announced the change, the next call
+// detects it.
 func TestChangesAreNoticed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -152,7 +152,7 @@ func TestLogin(t *testing.T) {
 	if len(w.events) != 1 || w.events[0].Code != event.UpstreamLoggedIn || w.events[0].Actor != w.person.Principal.String() {
 		t.Errorf("journaled %+v", w.events)
 	}
-	// If a server includes its token in a result, the caller sees a placeholder.
+	// A caller receives a placeholder if a server includes its token in a result.
 	echo := w.works("there/echo", `{}`)
 	if got := resultText(t, echo); !strings.HasPrefix(got, "shown: Bearer palyra-sec-") {
 		t.Errorf("the echo said %q", got)

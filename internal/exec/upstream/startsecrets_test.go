@@ -207,8 +207,8 @@ func TestStartSecrets(t *testing.T) {
 	}
 }
 
-// TestStartSecretsDenied: after a refusal nothing starts, and the error of the call contains the
-// reason.
+// TestStartSecretsDenied: no program starts after a refusal, and the error of the call contains
+// the reason.
 func TestStartSecretsDenied(t *testing.T) {
 	t.Parallel()
 	w := newVaulted(t)
@@ -259,8 +259,8 @@ func TestStartSecretsRevoked(t *testing.T) {
 }
 
 // TestEndOfCaller: instances that belong to a caller, or were started by one of its calls, end
-// immediately with their leases, even if they ignore the end of their input. Instances of
-// others continue.
+// immediately with their leases. They end even if they ignore the end of their input. Instances
+// of others continue.
 func TestEndOfCaller(t *testing.T) {
 	t.Parallel()
 	w := newVaulted(t)

@@ -27,8 +27,8 @@ func stateful(t *testing.T, limit int64) (w *world, root, state string) {
 }
 
 // TestState: the program of a server writes to its own state directory. The directory survives
-// its process and the gateway, is not visible to other servers and principals, is not part of the
-// workspace, and is removed with the server.
+// its process and the gateway, and is removed with the server. It is not part of the workspace,
+// and not visible to other servers and principals.
 func TestState(t *testing.T) {
 	t.Parallel()
 	w, root, state := stateful(t, 0)

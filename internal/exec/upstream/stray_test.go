@@ -57,8 +57,8 @@ func TestLinesOfALog(t *testing.T) {
 	}
 }
 
-// TestProgramsThatOnlyLog: for a program that is not an MCP server, the error quotes its output
-// and contains a remedy, both when it does not answer and when it ends.
+// TestProgramsThatOnlyLog: the error for a program that is not an MCP server quotes its output
+// and contains a remedy. This holds whether the program does not answer or ends.
 func TestProgramsThatOnlyLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *upstream.Config) { c.ConnectTime = 200 * time.Millisecond })

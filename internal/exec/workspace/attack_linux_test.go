@@ -127,7 +127,7 @@ func TestHardLinkIsNotWritten(t *testing.T) {
 	if err := os.WriteFile(name, []byte("evil"), 0o644); err != nil || read(t, filepath.Join(w.outside, "secret")) != "evil" {
 		t.Errorf("the attack does not work at all: %v", err)
 	}
-	// After the other name is removed, the file has one link again.
+	// The file has one link again after the other name is removed.
 	must.Do(t, os.Remove(filepath.Join(w.outside, "secret")))
 	if _, err := apply(w, Change{Path: "alias", Was: digest("evil"), Content: []byte("fine")}); err != nil {
 		t.Error(err)

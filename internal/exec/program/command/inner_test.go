@@ -180,8 +180,8 @@ func TestStartsByEveryName(t *testing.T) {
 	}
 }
 
-// FuzzStarts: a line of sed, tar, git or similar programs that names a program like the seeds
-// do never counts as starting no program, in any context.
+// FuzzStarts: a line of sed, tar, git or a similar program that names another program never
+// counts as starting none. The lines name programs like the seeds, in any context.
 func FuzzStarts(f *testing.F) {
 	for _, seed := range []string{"-n", "--posix", "-C\x00a", "-x", "p;", "--", "--..", "-i", "s/a/b/", ""} {
 		f.Add(seed)

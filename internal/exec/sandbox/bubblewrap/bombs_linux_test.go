@@ -310,8 +310,8 @@ func startIn(g *cgroup.Group, cmd *exec.Cmd) error {
 	return errors.Join(cmd.Start(), g.Leave())
 }
 
-// Without control groups each concurrent run gets a share of the daemon's resources. Control:
-// without a reserve each run has its full limits.
+// Each concurrent run gets a share of the daemon's resources if control groups are missing.
+// Control: without a reserve each run has its full limits.
 func TestPartsWithoutGroups(t *testing.T) {
 	t.Parallel()
 	bounds := cgroup.Bounds()

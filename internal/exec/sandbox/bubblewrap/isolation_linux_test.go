@@ -121,7 +121,7 @@ func TestNoWriteOutside(t *testing.T) {
 			t.Errorf("%q succeeded", script)
 		}
 	}
-	// If a sandbox fails, the attempts affect the machine, perhaps as root. They therefore open
+	// The attempts affect the machine if a sandbox fails, perhaps as root. They therefore open
 	// files for writing and write no data.
 	for _, name := range []string{"/etc/passwd", "/usr/bin/true", "/proc/sysrq-trigger", "/proc/sys/kernel/panic", "/proc/1/comm"} {
 		fails("dd if=/dev/null conv=nocreat,notrunc of=" + name)

@@ -467,7 +467,7 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// If memory runs out, the kernel ends the processes of a sandbox before palyrad, and a program
+// The kernel ends the processes of a sandbox before palyrad if memory runs out, and a program
 // cannot change that. Control: without Landlock the program can.
 func TestProgramsAreKilledBeforePalyrad(t *testing.T) {
 	t.Parallel()

@@ -91,7 +91,7 @@ func checkHeld(t *testing.T, report sandbox.Report) {
 	}
 }
 
-// If no listener exists, the program gets an error immediately, for any protocol.
+// A program gets an error immediately if no listener exists, for any protocol.
 func TestRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	r := hostRunner(t, newWorld(t))
@@ -229,8 +229,8 @@ func readBanner(address string) string {
 	return string(word)
 }
 
-// Without a separate network namespace, the program has the host's network, in which its hosts
-// are not restricted.
+// The program has the host's network if no separate network namespace exists. Its hosts are not
+// restricted there.
 func TestHostsWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -248,7 +248,7 @@ func TestHostsWithoutNetwork(t *testing.T) {
 	}
 }
 
-// If the proxy fails, the program is stopped.
+// The program is stopped if the proxy fails.
 //
 // Not parallel: it searches for processes in the control groups of every run of the process.
 func TestProxyFails(t *testing.T) {

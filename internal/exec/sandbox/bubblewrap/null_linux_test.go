@@ -16,8 +16,8 @@ import (
 )
 
 // nullFile, if set, is the file with which TestNullThatIsAFile replaces the null device in a
-// separate mount namespace. outerMounts is the mount namespace of the machine, which the test
-// must not modify.
+// separate mount namespace. outerMounts identifies the mount namespace of the machine, which
+// the test must not modify.
 const (
 	nullFile    = "TEST_PALYRA_NULL"
 	outerMounts = "TEST_PALYRA_OUTER_MOUNTS"
@@ -42,7 +42,7 @@ func TestNullThatIsAFile(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), must.Get(os.Executable())(t), "-test.run=^TestNullThatIsAFile$")
 	cmd.Env = append(os.Environ(), nullFile+"="+file, outerMounts+"="+mounts)
 	cmd.Stdin = strings.NewReader("")
-	// With this flag, the standard library makes all mounts private.
+	// The flag makes the standard library mark all mounts as private.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if os.IsPermission(err) {

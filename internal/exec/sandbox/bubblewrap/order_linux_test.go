@@ -54,7 +54,7 @@ func TestHostNetwork(t *testing.T) {
 	}
 }
 
-// If a required layer is not in force, the program does not run.
+// A program does not run if a required layer is not in force.
 func TestRequiredLayers(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -93,7 +93,7 @@ func TestViolations(t *testing.T) {
 	}
 }
 
-// If the daemon is root, each run has a separate user.
+// Each run of a daemon that is root has a separate user.
 func TestUserPerRun(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

@@ -26,7 +26,7 @@ func TestOrphans(t *testing.T) {
 		asFirst(t)
 		return
 	}
-	// From inside, the groups of other daemons look like groups of dead daemons.
+	// The groups of other daemons look like groups of dead daemons from inside.
 	r := newTestRunner(t, jail.LayerGroup)
 	ours, other := r.argv(), append(r.argv(), "more")
 	halved := startHalves(t, ours, ours)

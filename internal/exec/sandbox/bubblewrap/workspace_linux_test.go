@@ -192,7 +192,7 @@ func TestProgramOfTheWorkspaceIsPinned(t *testing.T) {
 	}
 }
 
-// In workspaces with direct writes, existing protected paths cannot be changed or moved, and new
+// Existing protected paths cannot be changed or moved in workspaces with direct writes, and new
 // ones are moved away.
 func TestDirect(t *testing.T) {
 	t.Parallel()

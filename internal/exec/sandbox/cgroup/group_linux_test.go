@@ -209,7 +209,7 @@ func TestFindProbesTheGroups(t *testing.T) {
 	if tree := find(own); tree.Level() != Rlimit || len(tree.v1) > 0 || tree.v2 != "" {
 		t.Errorf("where nothing can be made: %s, %v, %q", tree.Level(), tree.v1, tree.v2)
 	}
-	// If the group does not belong to the daemon, no thread could return to it.
+	// No thread could return to a group that does not belong to the daemon.
 	other := t.TempDir()
 	for _, file := range []string{"tasks", "cgroup.procs"} {
 		must.Do(t, os.WriteFile(filepath.Join(other, file), []byte("1\n"), 0o600))
@@ -295,7 +295,7 @@ func TestRefusedFork(t *testing.T) {
 	}
 }
 
-// While processor time remains, the kernel's notification ends the wait.
+// The kernel's notification ends the wait while processor time remains.
 func TestNotificationEndsTheWait(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)

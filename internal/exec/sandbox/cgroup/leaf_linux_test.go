@@ -105,7 +105,7 @@ func TestMoveToLeaf(t *testing.T) {
 	}
 }
 
-// With other processes in its group the daemon stays, and the attempt leaves no changes.
+// A daemon with other processes in its group stays, and the attempt leaves no changes.
 //
 // Not parallel: it changes the controllers that the process's group delegates.
 func TestSharedGroupIsKept(t *testing.T) {

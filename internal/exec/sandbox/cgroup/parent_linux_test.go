@@ -97,7 +97,7 @@ func TestBoundIsSwept(t *testing.T) {
 	}
 }
 
-// If the limits cannot be set, the group is removed.
+// The group is removed if its limits cannot be set.
 func TestBoundFails(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)

@@ -86,7 +86,7 @@ func TestUnifiedCounters(t *testing.T) {
 	}
 }
 
-// Without notifications, Watch polls.
+// Watch polls if it receives no notifications.
 func TestWatchPolls(t *testing.T) {
 	t.Parallel()
 	g := fakeGroup(t, sandbox.Limits{})
@@ -111,7 +111,7 @@ func TestUntilCPU(t *testing.T) {
 	}
 }
 
-// Without free file descriptors, the wait uses timers.
+// The wait uses timers if no file descriptors are free.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -85,7 +85,7 @@ func TestQuarantineKnowsWhatWasThere(t *testing.T) {
 	}
 }
 
-// Without a quarantine directory protected files are not moved.
+// Protected files are not moved without a quarantine directory.
 func TestGuardNeedsAPlace(t *testing.T) {
 	t.Parallel()
 	w := must.Get(OpenWorkspace(realPath(t, t.TempDir())))(t)

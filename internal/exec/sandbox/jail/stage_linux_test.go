@@ -28,7 +28,7 @@ func startStage(t *testing.T, m *Machine, spec inside.Spec) *helperRun {
 	})
 }
 
-// Only the directories that palyrad opened are mounted, and no replacements.
+// The stage mounts only the directories that palyrad opened, and no replacements.
 func TestStageRefusesOtherDirectories(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})

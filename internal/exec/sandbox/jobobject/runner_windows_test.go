@@ -270,7 +270,7 @@ func TestStraggler(t *testing.T) {
 	}
 }
 
-// If the system does not report the limits in force, the program does not run.
+// A program does not run if the system does not report the limits in force.
 func TestUnprovedLayersRefuse(t *testing.T) {
 	t.Parallel()
 	s := spec(t)

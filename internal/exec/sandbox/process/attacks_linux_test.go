@@ -171,8 +171,8 @@ func TestMetadataOfTheHost(t *testing.T) {
 	}
 }
 
-// Without a PID namespace, the filter protects the daemon's limits from a program of the same
-// user, and Landlock protects the daemon from its signals.
+// The filter protects the daemon's limits from a program of the same user if no PID namespace
+// exists. Landlock protects the daemon from its signals.
 func TestProcessesOfTheSameUser(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, python, layer string }{

@@ -139,14 +139,14 @@ func TestDiskLimit(t *testing.T) {
 	}
 }
 
-// If the daemon is killed, its program ends with it.
+// A program ends with its daemon if the daemon is killed.
 func TestDaemonIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, alone := range []bool{false, true} {
 		mark := "2718" + strconv.Itoa(os.Getpid())
 		e := errand{Spec: jailtest.Shell(t, jailtest.Workspace(t), "echo up; (setsid sleep "+mark+"9 &); sleep "+mark), LayerDir: jailtest.Dir(t), Alone: alone}
 		if alone {
-			// Without groups and namespaces only the program itself ends.
+			// Only the program itself ends without groups and namespaces.
 			e.Spec.Argv[2] = "echo up; exec sleep " + mark
 			e.Without = []string{"control_group"}
 		}

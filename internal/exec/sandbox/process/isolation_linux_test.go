@@ -220,7 +220,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Without user namespaces the lower rung is used only if it is allowed.
+// The lower rung is used without user namespaces only if it is allowed.
 func TestLowerLevelMustBeAllowed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

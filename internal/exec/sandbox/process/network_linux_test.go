@@ -55,7 +55,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// Without a separate network namespace, the program has the host's network.
+// The program has the host's network if no separate network namespace exists.
 func TestHostsWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

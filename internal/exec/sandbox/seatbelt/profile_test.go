@@ -196,7 +196,7 @@ func TestUnrepresentablePaths(t *testing.T) {
 	}
 }
 
-// For any paths, a profile has the same rules, and every path is passed unchanged as a
+// A profile has the same rules for any paths, and every path is passed unchanged as a
 // parameter.
 func FuzzProfile(f *testing.F) {
 	for _, text := range hostile {

@@ -54,7 +54,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// If the sandbox forbids no operations, the helper detects this and the program does not run.
+// The helper detects a sandbox that forbids no operations, and the program does not run.
 func TestUnprovedLayersRefuse(t *testing.T) {
 	t.Parallel()
 	s := script(t, "touch ran\n")

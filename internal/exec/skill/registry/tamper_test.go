@@ -167,8 +167,8 @@ func TestTampered(t *testing.T) {
 	}
 }
 
-// If the publisher's row is removed from the trust store, the next key does not count as a
-// first use.
+// The next key does not count as a first use if the publisher's row is removed from the trust
+// store.
 func TestRemovedPinIsNotAFirstUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -271,7 +271,7 @@ func TestChangeDoesNotConfirmOtherRows(t *testing.T) {
 	}
 }
 
-// After a skill is disabled while many goroutines load it, all later loads fail.
+// All later loads fail after a skill is disabled while many goroutines load it.
 func TestConcurrentLoadWhileDisabled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -122,7 +122,7 @@ func TestDistrustStopsAllOfAPublisher(t *testing.T) {
 	}
 	refused(t, w.Distrust(t.Context(), alice, "nobody"), reason.NotFound, "nobody")
 
-	// After another key is trusted, packages signed by the old key are still refused.
+	// Packages signed by the old key are still refused after another key is trusted.
 	must.Do(t, w.Trust(t.Context(), alice, registry.Publisher{Name: "example.org", PublicKey: public(other)}))
 	_, err := w.SetStatus(t.Context(), alice, "notes", "", registry.Active, "")
 	refused(t, err, reason.VerificationFailed, "was signed with "+dsse.KeyID(public(key)))

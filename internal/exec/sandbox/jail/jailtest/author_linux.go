@@ -13,8 +13,9 @@ import (
 	"palyra/internal/exec/sandbox/author"
 )
 
-// Author verifies with a runner that git uses the given author inside, and that no other part
-// of the operator's git configuration is visible. workspace creates the workspaces of its runs.
+// Author verifies that git uses the given author inside sandboxes of a runner. No other part of
+// the operator's git configuration may be visible. The function workspace creates the
+// workspaces of its runs.
 func Author(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
 	t.Setenv("XDG_CONFIG_HOME", "")
 	home, chain := Home(t)

@@ -203,8 +203,8 @@ func TestSignalsDoNotRepeatCalls(t *testing.T) {
 	}
 }
 
-// If the last listener is closed while a call waits, for example because the daemon is killed,
-// the call and all later ones fail.
+// A waiting call fails if the last listener is closed, for example because the daemon is
+// killed. All later calls fail as well.
 func TestListenerClosed(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, "mount", "mount", "getpid")
@@ -295,8 +295,8 @@ func TestNamesOfProgramsAreHarmless(t *testing.T) {
 	}
 }
 
-// If the table allows a call that the kernel reported, table and filter differ. The caller must
-// not receive a success.
+// The caller must not receive a success if the table allows a call that the kernel reported,
+// because then table and filter differ.
 func TestNoAnswerIsSuccess(t *testing.T) {
 	t.Parallel()
 	s := server{table: seccomp.NewTable(seccomp.Options{})}
