@@ -15,12 +15,12 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// pureProbe is a probe that says that it cannot have an effect.
+// pureProbe is a probe that declares that it has no effect.
 type pureProbe struct{ *gatewaytest.Probe }
 
 func (pureProbe) Pure() {}
 
-// sum is the tool of these tests; without a capability it asks nobody.
+// sum is the tool of these tests. It has no capability and requires no approval.
 var sum = tool.Descriptor{
 	Name: "sum", Title: "Sum", Executor: tool.Builtin, ReadOnly: true, Capabilities: []tool.Capability{},
 	InputSchema: json.RawMessage(`{"type":"object"}`),
@@ -37,7 +37,7 @@ func sumCall() call.Submission {
 	return call.Submission{Caller: agent, Tool: sum.Name, Input: []byte(`{}`), Run: "run-1"}
 }
 
-// atOnce is how a call without effect is recorded.
+// atOnce is the trace of a call without effect.
 const atOnce = "record proposed+evaluated+decided+attested"
 
 func TestCallWithoutEffectIsRecordedAtOnce(t *testing.T) {
@@ -46,7 +46,7 @@ func TestCallWithoutEffectIsRecordedAtOnce(t *testing.T) {
 	w := newWorld(t, withSum(p))
 	p.Work = func(_ context.Context, c tool.Call) tool.Report {
 		c.Output("stdout", []byte("too early"))
-		w.wantJournal(0) // nothing is durable, and nobody was told
+		w.wantJournal(0) // no event is durable, and the client has received nothing
 		return gatewaytest.Succeeded(`{"ok":true}`)
 	}
 	r, o, err := w.call(sumCall())
@@ -63,7 +63,7 @@ func TestCallWithoutEffectIsRecordedAtOnce(t *testing.T) {
 	}
 }
 
-// The same tool without the word is recorded as it goes: the decision first.
+// The same tool without the declaration is recorded in steps: the decision first.
 func TestCallThatMayHaveAnEffectIsNot(t *testing.T) {
 	t.Parallel()
 	p := gatewaytest.NewProbe(sum)
@@ -92,14 +92,14 @@ func TestNoResultWithoutImmediateRecord(t *testing.T) {
 		wantSteps(t, "events", r.kinds(), []string{"proposed"})
 		w.wantJournal(0)
 		w.open(0)
-		// A restart finds nothing to close: the call never was.
+		// A restart has no call to close, because no event was recorded.
 		if n := w.restart(); n != 0 {
 			t.Errorf("%d calls were closed as ambiguous", n)
 		}
 	}
 }
 
-// A crash while the call runs loses all of it.
+// A crash while the call runs loses the whole call.
 func TestCrashLosesTheWholeCallWithoutEffect(t *testing.T) {
 	t.Parallel()
 	p := gatewaytest.NewProbe(sum)
@@ -121,7 +121,7 @@ func TestCrashLosesTheWholeCallWithoutEffect(t *testing.T) {
 	must.Get(r.wait())(t)
 }
 
-// What was decided stays on record when it cannot be attested.
+// A decision stays recorded if it cannot be attested.
 func TestDecisionWithoutAttestationStaysOnRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withSum(gatewaytest.NewProbe(sum)))
@@ -138,8 +138,7 @@ func TestDecisionWithoutAttestationStaysOnRecord(t *testing.T) {
 	}
 }
 
-// Keys, approvals and denials keep the path on which the decision is durable
-// before anything else.
+// Calls with keys, approvals or denials record the decision before any further step.
 func TestDeferredRecords(t *testing.T) {
 	t.Parallel()
 	const asks = `@id("ask") @reason("sums are asked about")
@@ -180,13 +179,13 @@ forbid(principal, action == Action::"tool.execute/sum", resource) unless { conte
 	}
 }
 
-// A refusal at dispatch is attested like any outcome, at once.
+// A refusal at dispatch is attested immediately, like any outcome.
 func TestRefusalAtDispatchIsRecordedAtOnce(t *testing.T) {
 	t.Parallel()
 	p := gatewaytest.NewProbe(sum)
 	w := newWorld(t, withSum(p))
 	p.OnPlan = func(n int) {
-		if n == 2 { // the plan of the dispatch
+		if n == 2 { // the plan at dispatch
 			p.Change(func(p *gatewaytest.Probe) { p.Found.Binding.Cwd = "elsewhere:." })
 		}
 	}

@@ -16,13 +16,12 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// flip changes one bound field of a call, in the world or in what the caller
-// sends.
+// flip changes one bound field of a call, in the environment or in the submission.
 type flip struct {
-	// world changes what the tool's plan finds; nil when only the caller or an
-	// upgrade can change the field.
+	// world changes the tool's plan. It is nil if only the caller or an upgrade can change the
+	// field.
 	world func(*tool.Binding)
-	// call changes what is submitted.
+	// call changes the submission.
 	call func(*world, *call.Submission)
 }
 
@@ -57,8 +56,8 @@ func twoAgents(w *world) {
 	}
 }
 
-// A standing yes for exactly one call covers no call that differs in any one
-// bound field: that one is asked about, or denied.
+// A grant for exactly one call does not cover a call that differs in any bound field. Such a
+// call requires approval or is denied.
 func TestApprovalCoversNoCallThatDiffersInOneField(t *testing.T) {
 	t.Parallel()
 	for _, field := range tool.BindingFields {
@@ -73,7 +72,7 @@ func TestApprovalCoversNoCallThatDiffersInOneField(t *testing.T) {
 			if o, err := first.wait(); err != nil || !o.Decision.Allowed {
 				t.Fatalf("the approved call: %+v, %v", o, err)
 			}
-			// The control: the very same call is covered.
+			// Control: the identical call is covered.
 			if _, o, err := w.call(runCall()); err != nil || !o.Decision.Allowed || o.Decision.GrantID == "" {
 				t.Fatalf("the same call again: %+v, %v", o, err)
 			}
@@ -113,8 +112,9 @@ func (w *world) wantNotCovered(s call.Submission) {
 	}
 }
 
-// TestChangeAfterApprovalIsRefused: a binding that changes between the approval and the start is
-// found at dispatch: the error names the field, nothing runs, and the refusal is attested.
+// TestChangeAfterApprovalIsRefused: a binding that changes between the approval and the start
+// is detected at dispatch. The error names the field, the tool does not run, and the refusal is
+// attested.
 func TestChangeAfterApprovalIsRefused(t *testing.T) {
 	t.Parallel()
 	for field, f := range flips {
@@ -137,7 +137,7 @@ func TestChangeAfterApprovalIsRefused(t *testing.T) {
 			w.run.Ran(t, 0)
 			w.wantJournal(0, append(asksFirst, event.Voted, event.Answered, event.Consumed, event.Decided, event.Attested)...)
 			w.checkEvidence(o)
-			// The approval is used up: changing the world back does not help.
+			// The approval is consumed: restoring the old state does not help.
 			w.run.Change(func(p *gatewaytest.Probe) { p.Found.Binding = gatewaytest.NewProbe(p.Of).Found.Binding })
 			w.wantNotCovered(runCall())
 			w.run.Ran(t, 0)
@@ -158,7 +158,7 @@ func TestUnchangedBindingRuns(t *testing.T) {
 	w.run.Ran(t, 1)
 }
 
-// The caller names the digest that was shown; a vote for another call is none.
+// A vote names the digest that was displayed; a vote for another digest is refused.
 func TestVoteForAnotherDigestIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,14 +18,14 @@ import (
 
 func budget(n int) func(*world) { return func(w *world) { w.budget = n } }
 
-// ofRun makes it a call of a run that the gateway drives.
+// ofRun turns s into a call of a run that the gateway supervises.
 func ofRun(s call.Submission) call.Submission {
 	s.MaxCalls = 1 << 20
 	return s
 }
 
-// wantBudget says whether one more call of a run is let through. Nobody is
-// asked about one that is not.
+// wantBudget verifies whether one more call of a run is allowed. A call beyond the budget must
+// not request an approval.
 func (w *world) wantBudget(what string, s call.Submission, within bool) {
 	w.t.Helper()
 	r := w.begin(ofRun(s))
@@ -44,8 +44,8 @@ func (w *world) wantBudget(what string, s call.Submission, within bool) {
 	}
 }
 
-// Every proposal counts: those that ran, those that were denied, and those
-// whose input was refused. A restart forgets none of them.
+// Every proposal counts: allowed ones, denied ones, and ones whose input was refused. The count
+// survives a restart.
 func TestEveryProposalCounts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, budget(4))
@@ -70,7 +70,7 @@ func TestEveryProposalCounts(t *testing.T) {
 	w.wantBudget("another run", other, true)
 }
 
-// The count that a restart finds is the one that was kept.
+// The count after a restart equals the count in memory.
 func TestRestartCountsTheSame(t *testing.T) {
 	t.Parallel()
 	for name, use := range map[string]func(*world){
@@ -97,7 +97,7 @@ func TestRestartCountsTheSame(t *testing.T) {
 	}
 }
 
-// Two principals that give their runs one name do not share a budget.
+// Two principals whose runs have the same name do not share a budget.
 func TestRunsOfOthersAreSeparate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, budget(1), twoAgents)
@@ -111,7 +111,7 @@ func TestRunsOfOthersAreSeparate(t *testing.T) {
 	w.wantBudget("one of the user's", call.Submission{Caller: gatewaytest.Person(policytest.Alice, access.RoleOwner), Tool: "fs.read", Input: mine.Input, Run: mine.Run}, true)
 }
 
-// What a client calls its run has no budget: it could name another.
+// The client's name for its run has no budget, because the client could use another name.
 func TestLabelsHaveNoBudget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, budget(1))
@@ -148,9 +148,8 @@ func TestBudgetHoldsUnderConcurrency(t *testing.T) {
 	w.read.Ran(t, 5)
 }
 
-// What policy reads of a session survives a restart: how many calls, which tools,
-// whether something from outside has come in, how much has gone out, and the
-// secrets that it could use.
+// The session facts that policy reads survive a restart: the number of calls, the used tools,
+// whether external data was received, the bytes sent, and the available secrets.
 func TestSessionFactsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

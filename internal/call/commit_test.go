@@ -35,7 +35,7 @@ type gateOf struct {
 	err    error
 }
 
-// wrote makes a tool ask whether changes may be committed, and report the answer.
+// wrote makes a tool request a commit, and stores the ruling in told.
 func wrote(change func(*tool.CommitRequest), told *gateOf) func(context.Context, tool.Call) tool.Report {
 	return func(ctx context.Context, c tool.Call) tool.Report {
 		r := tool.CommitRequest{
@@ -91,7 +91,7 @@ func TestOrdinaryChangesAreCommitted(t *testing.T) {
 	w.checkEvidence(o)
 }
 
-// TestProtectedChangesAsk: the events of changes that require approval and are approved.
+// TestProtectedChangesAsk covers the events of protected changes that are approved.
 func TestProtectedChangesAsk(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)
@@ -132,7 +132,7 @@ func TestProtectedChangesAsk(t *testing.T) {
 	if o.Decision.ApprovalID != "" {
 		t.Error("the approval of the changes counts for the call")
 	}
-	// The answer was for once.
+	// The approval had the scope once.
 	again := w.begin(runCall())
 	if other := again.asked(); other.ID == rec.ID || other.CallDigest != rec.CallDigest {
 		t.Errorf("the second run asks with %s", other.ID)
@@ -142,7 +142,7 @@ func TestProtectedChangesAsk(t *testing.T) {
 	told.refused(t, "the client left", reason.Cancelled)
 }
 
-// Everything that keeps changes out of the workspace.
+// TestRefusedChanges covers every reason for which changes are not committed.
 func TestRefusedChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -174,7 +174,7 @@ func TestRefusedChanges(t *testing.T) {
 			r := w.begin(runCall())
 			rec := r.asked()
 			c.act(w, r, rec)
-			if c.code == "" { // the votes are judged anew, and the call waits on
+			if c.code == "" { // the votes are evaluated again, and the call keeps waiting
 				if now, err := w.Desk.Get(t.Context(), rec.ID); err != nil || now.State != approval.Pending {
 					t.Errorf("the approval is %s, %v", now.State, err)
 				}
@@ -217,7 +217,8 @@ when { context.changes.classes.contains("git") };`
 	}
 }
 
-// More protected paths than anybody looks at are not asked about.
+// Changes of too many protected paths are refused without a question, because nobody could
+// review them.
 func TestTooManyProtectedPaths(t *testing.T) {
 	t.Parallel()
 	for n, code := range map[int]reason.Code{1000: reason.Cancelled, 1001: reason.CommitRefused} {
@@ -243,7 +244,7 @@ func TestTooManyProtectedPaths(t *testing.T) {
 	}
 }
 
-// A long list of files is a blob that the journal names.
+// A long list of files is stored as a blob, and the journal contains its digest.
 func TestManyFilesAreABlob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)
@@ -308,8 +309,8 @@ func TestUnrecordedChangesAreRefused(t *testing.T) {
 	}
 }
 
-// TestRevokedBetweenAnswerAndUse: an approval that is revoked before its use is not valid, and the
-// record says so.
+// TestRevokedBetweenAnswerAndUse: an approval that is revoked before its use is not valid, and
+// the record contains the revocation.
 func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)
@@ -330,7 +331,7 @@ func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 	}
 }
 
-// A freeze and the end of the call beat a yes that is on record.
+// A freeze or the end of the call overrides a recorded approval.
 func TestRevocationOverridesRecordedApproval(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -367,7 +368,7 @@ func TestRevocationOverridesRecordedApproval(t *testing.T) {
 	}
 }
 
-// A policy that changes while people look is asked again.
+// A policy that changes while an approval is pending is evaluated again.
 func TestPolicyThatChangesAtTheGate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -414,8 +415,8 @@ func TestUnansweredChanges(t *testing.T) {
 	})
 }
 
-// TestGrantsForChanges: a grant covers the approved changes, and, if it says so, those of the same
-// paths by the same program. A grant for calls never covers changes.
+// TestGrantsForChanges: a grant covers the approved changes. A grant by subject also covers
+// other changes of the same paths by the same program. A grant for calls never covers changes.
 func TestGrantsForChanges(t *testing.T) {
 	t.Parallel()
 	bySubject := approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchSubject}
@@ -473,7 +474,7 @@ func TestGrantForAToolCoversNoChanges(t *testing.T) {
 	if !rec.AboutCommit() {
 		t.Error("the grant does not cover the call")
 	}
-	// And none may be made of the changes.
+	// A grant for the whole tool cannot be created from an approval of changes.
 	_, err := w.Desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool})
 	reasontest.Want(t, "a grant for any changes", err, reason.InvalidInput)
 	w.vote(alice, rec, yes)
@@ -482,7 +483,7 @@ func TestGrantForAToolCoversNoChanges(t *testing.T) {
 	}
 }
 
-// A call with a key waits on when its client leaves.
+// A call with a key keeps waiting after its client disconnects.
 func TestChangesWaitForAKeyedCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)
@@ -504,8 +505,8 @@ func TestChangesWaitForAKeyedCall(t *testing.T) {
 	w.run.Ran(t, 1)
 }
 
-// TestStopAtTheGate: the daemon is killed while a call waits at its commit gate: the call has
-// ended, its record says that nothing was applied, and its approval ends with it.
+// TestStopAtTheGate: if the daemon is killed while a call waits at its commit gate, the call
+// has ended. Its record states that no changes were applied, and its approval ends with it.
 func TestStopAtTheGate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)
@@ -514,7 +515,7 @@ func TestStopAtTheGate(t *testing.T) {
 	r := w.begin(keyed(runCall()))
 	rec := r.asked()
 	w.ledger.fail(event.Gated, event.Attested)
-	w.StopDesk() // the desk is gone, and nothing more can be recorded
+	w.StopDesk() // the desk has stopped, and no event can be recorded
 	_, _ = r.wait()
 	if told.ruling.Allowed || told.err == nil {
 		t.Errorf("got %+v", told)
@@ -564,8 +565,8 @@ func TestInterruptedCommitGate(t *testing.T) {
 	}
 }
 
-// TestViolationsAreJournaled: an operation that the sandbox denied has an event of its own, durable
-// with the attestation and without secrets.
+// TestViolationsAreJournaled: an operation that the sandbox denied has a separate event, which
+// is durable with the attestation and contains no secrets.
 func TestViolationsAreJournaled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)

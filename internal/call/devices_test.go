@@ -14,8 +14,8 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// A vote of a device that was revoked counts no more: not towards the second
-// vote, not when the answer is used, and not in a grant.
+// A vote from a revoked device no longer counts: not towards the second vote, not when the
+// answer is used, and not in a grant.
 func TestVotesOfRevokedDevices(t *testing.T) {
 	t.Parallel()
 	carol := gatewaytest.Person(member("carol").Principal, member("carol").Roles...)
@@ -64,9 +64,9 @@ func TestVotesOfRevokedDevices(t *testing.T) {
 	})
 }
 
-// A vote counts only while its voter may act, as the members are now: not one of a
-// member that was disabled or removed, or lost the role, towards a second vote or
-// in a grant. The vote stays in the record, and counts again once the voter may act.
+// A vote counts only while its voter may act. A vote of a member who was disabled, removed or
+// demoted does not count towards a second vote or in a grant. The vote stays in the record and
+// counts again once the voter may act.
 func TestVotesOfMembersWhoMayNotAct(t *testing.T) {
 	t.Parallel()
 	standing := approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: approval.MatchExact}
@@ -129,8 +129,8 @@ func TestVotesOfMembersWhoMayNotAct(t *testing.T) {
 	}
 }
 
-// The calls of one principal that are under way are bounded, whatever they
-// wait for; those of another are not touched by it.
+// The number of running calls of one principal is limited, whatever the calls wait for. Calls
+// of other principals are not affected.
 func TestRunningCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.limits.CreatedPerMinute, w.budget = 1000, 1000 })

@@ -24,7 +24,7 @@ import (
 
 var carol = gatewaytest.Person(access.User("carol"), access.RoleOperator)
 
-// withCarol is a gateway with a second operator.
+// withCarol adds the operators bob and carol.
 func withCarol(w *world) {
 	w.options.Members = append(w.options.Members, member("bob"), member("carol"))
 }
@@ -35,7 +35,7 @@ func (w *world) edit(who access.Caller, rec approval.Record, input string) (appr
 	})
 }
 
-// receives notes with which input a tool runs.
+// receives records the inputs with which a tool runs.
 func receives(p *gatewaytest.Probe) *[]string {
 	var got []string
 	p.Work = func(_ context.Context, c tool.Call) tool.Report {
@@ -45,15 +45,15 @@ func receives(p *gatewaytest.Probe) *[]string {
 	return &got
 }
 
-// What people changed is what runs, what is attested and what the requester is told,
-// and the journal has both calls.
+// The edited call is the one that runs, that is attested and that the requester receives. The
+// journal contains both calls.
 func TestEditedCallRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withCarol)
 	ran := receives(w.run)
 	r := w.begin(runCall())
 	rec := r.asked()
-	w.vote(carol, rec, approval.Ballot{Allow: true}) // control: one yes is enough
+	w.vote(carol, rec, approval.Ballot{Allow: true}) // control: one approval is enough
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed || o.Report.Edited != nil || (*ran)[0] != `{"argv":["make"]}` {
 		t.Fatalf("as proposed: %+v, %v, %v", o, err, *ran)
 	}
@@ -101,8 +101,8 @@ func TestEditedCallRuns(t *testing.T) {
 	}
 }
 
-// TestReplayOfAnEdit: a retry of a call that people edited is judged by the arguments that ran. The
-// control is a policy that forbids other arguments, those that the client sent.
+// TestReplayOfAnEdit: a retry of an edited call is decided by the arguments that ran. Control:
+// a policy that forbids only other arguments, like the ones that the client sent.
 func TestReplayOfAnEdit(t *testing.T) {
 	t.Parallel()
 	forbid := `@id("no") @reason("no") forbid(principal, action == Action::"tool.execute/process.run", resource) when { %scontext.args.argv.contains("-n") };`
@@ -121,16 +121,16 @@ func TestReplayOfAnEdit(t *testing.T) {
 	}
 }
 
-// The editor asks for the call as its requester does.
+// The editor of a call counts as a requester of it.
 func TestEditorIsCoRequester(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withCarol)
 	r := w.begin(runCall())
 	rec := r.asked()
-	if err := w.Desk.MayVote(t.Context(), bob, rec); err != nil { // control: before the edit bob decides
+	if err := w.Desk.MayVote(t.Context(), bob, rec); err != nil { // control: bob may decide before
 		t.Fatal(err)
 	}
-	// What was shown has to be what waits, whatever version the editor names.
+	// The displayed digest must be the pending one, whatever version the editor names.
 	shown := rec
 	shown.CallDigest = "sha256:" + strings.Repeat("0", 64)
 	if _, err := w.edit(bob, shown, `{"argv":["make","-n"]}`); reason.Of(err) != reason.DigestMismatch {
@@ -140,7 +140,7 @@ func TestEditorIsCoRequester(t *testing.T) {
 	if _, err := w.Desk.Decide(t.Context(), bob, after.ID, approval.Ballot{Allow: true, ShownDigest: after.CallDigest}); reason.Of(err) != reason.PermissionDenied {
 		t.Errorf("the editor's own yes: %v", err)
 	}
-	again := must.Get(w.edit(bob, after, `{"argv":["make","-k"]}`))(t) // but may edit again
+	again := must.Get(w.edit(bob, after, `{"argv":["make","-k"]}`))(t) // but bob may edit again
 	if _, err := w.Desk.Decide(t.Context(), carol, again.ID, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: 3600e9, ShownDigest: again.CallDigest}); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("a yes that stands: %v", err)
 	}
@@ -155,7 +155,7 @@ func TestEditorIsCoRequester(t *testing.T) {
 	}
 }
 
-// Votes before an edit fall.
+// An edit removes earlier votes.
 func TestEditDropsVotes(t *testing.T) {
 	t.Parallel()
 	for name, edits := range map[string]bool{"edited": true, "not edited": false} {
@@ -181,7 +181,7 @@ func TestEditDropsVotes(t *testing.T) {
 	}
 }
 
-// An edit that policy denies its editor, or its requester, changes nothing.
+// An edit that policy denies to its editor or its requester has no effect.
 func TestEditIsJudged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withCarol, func(w *world) {
@@ -230,8 +230,9 @@ func TestEditIsJudged(t *testing.T) {
 	_, _ = r.wait()
 }
 
-// TestConflictOfAnEdit: an edit that policy denies is denied before the content of files counts,
-// and one that it does not deny conflicts, with the detail for editors who may read the file.
+// TestConflictOfAnEdit: an edit that policy denies is denied before file content is compared.
+// An edit that policy permits returns the conflict, with the detail for editors who may read
+// the file.
 func TestConflictOfAnEdit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withCarol, withPolicies(`
@@ -268,7 +269,7 @@ func TestConflictOfAnEdit(t *testing.T) {
 	_, _ = r.wait()
 }
 
-// What policy says of the editor holds until the call runs.
+// The policy about the editor applies until the call runs.
 func TestEditorLosesTheRight(t *testing.T) {
 	t.Parallel()
 	for name, forbid := range map[string]string{"taken": `@id("not-bob") forbid(principal == User::"bob", action == Action::"tool.execute/process.run", resource);`, "kept": ""} {
@@ -285,7 +286,7 @@ func TestEditorLosesTheRight(t *testing.T) {
 	}
 }
 
-// Secrets stay what and where they are.
+// An edit cannot move or change secrets.
 func TestEditKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withCarol, func(w *world) {
@@ -324,7 +325,7 @@ func TestEditKeepsSecrets(t *testing.T) {
 	}
 }
 
-// A client that cannot be told of other arguments has none put in their place.
+// A call whose client cannot receive other arguments cannot be edited.
 func TestNoEdit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withCarol)
@@ -342,8 +343,7 @@ func TestNoEdit(t *testing.T) {
 	}
 }
 
-// A daemon that dies leaves the call as it was or as it was edited, and the call does
-// not run by itself.
+// A call is in its original or its edited version after a crash, and does not run by itself.
 func TestEditAcrossRestart(t *testing.T) {
 	t.Parallel()
 	for name, fails := range map[string]bool{"before it is durable": true, "after": false} {
@@ -374,14 +374,13 @@ func TestEditAcrossRestart(t *testing.T) {
 	}
 }
 
-// Who approves an edited call has to be independent of everybody who asks for it: of its
-// requester and of its editor at once.
+// Approvers of an edited call must be independent of its requester and of its editor.
 func TestEditNeedsIndependence(t *testing.T) {
 	t.Parallel()
 	people := []string{"carol", "dave", "erin", "frank"}
 	for name, c := range map[string]struct {
 		edits bool
-		// yes are those who say yes, in turn; enough is how many of them it takes.
+		// yes are the approvers in order; enough is the number of approvals that suffice.
 		yes    []string
 		enough int
 	}{
@@ -419,8 +418,8 @@ func TestEditNeedsIndependence(t *testing.T) {
 	}
 }
 
-// Of an edit and a yes at the same time one wins, and what runs is what the yes was
-// shown. With the race detector: the edit reads what the call that waits reads.
+// Either a concurrent edit or the approval succeeds, and the version that runs is the approved
+// one. The race detector verifies that the edit may read the data of the waiting call.
 func TestEditRacesVote(t *testing.T) {
 	t.Parallel()
 	edited, allowed := 0, 0
@@ -436,7 +435,7 @@ func TestEditRacesVote(t *testing.T) {
 		both.Go(func() { <-begin; after, editErr = w.edit(bob, rec, `{"argv":["make","-n"]}`) })
 		both.Go(func() {
 			<-begin
-			for range n * n { // each round a little later than the one before
+			for range n * n { // each round a little later than the previous one
 				must.Get(w.Desk.Get(context.Background(), rec.ID))(t)
 			}
 			_, voteErr = w.Desk.Decide(context.Background(), carol, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest})
@@ -449,7 +448,7 @@ func TestEditRacesVote(t *testing.T) {
 			edited++
 			want = `{"argv":["make","-n"]}`
 			w.vote(carol, after, yes)
-		case voteErr == nil && editErr != nil: // the call may have gone by then
+		case voteErr == nil && editErr != nil: // the call may have ended by then
 			allowed++
 		default:
 			t.Fatalf("the edit: %v; the yes: %v", editErr, voteErr)

@@ -14,12 +14,12 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// noted makes the event of an answer.
+// noted returns the event of an answer.
 func noted(out call.Elsewhere) (event.Draft, error) {
 	return event.DraftOf(event.EvaluatedFor, "agent:edge", "agent:coder", map[string]any{"allowed": out.Allowed, "approval_id": out.ApprovalID})
 }
 
-// elsewhereFree lets calls through that run elsewhere, by each fact that says so.
+// elsewhereFree allows calls that run elsewhere, and matches them by each of their facts.
 const elsewhereFree = `@id("elsewhere") @waives("approval: a test") permit(principal, action == Action::"tool.execute/process.run", resource)
 when { context.sandbox.tier == "external" && context.sandbox.level == "none" && context.sandbox.layers.isEmpty() && context.egress.mode == "none" };`
 
@@ -47,8 +47,8 @@ func TestElsewhereReportsItsFacts(t *testing.T) {
 	}
 }
 
-// TestElsewhereHasItsOwnGrants: the widest grant for calls here is not used by a call that
-// runs elsewhere, nor the other way around.
+// TestElsewhereHasItsOwnGrants: the widest grant for calls on this gateway does not cover a
+// call that runs elsewhere, and vice versa.
 func TestElsewhereHasItsOwnGrants(t *testing.T) {
 	t.Parallel()
 	for _, match := range []approval.Match{approval.MatchExact, approval.MatchTool} {
@@ -72,8 +72,8 @@ func TestElsewhereHasItsOwnGrants(t *testing.T) {
 	}
 }
 
-// TestElsewhereKeepsSecrets: a call that takes a secret of the vault runs here or
-// nowhere. The control is the same call without one.
+// TestElsewhereKeepsSecrets: a call that uses a vault secret runs only on this gateway.
+// Control: the same call without a secret.
 func TestElsewhereKeepsSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPolicies(elsewhereFree), injecting(awsSecret))
@@ -89,7 +89,7 @@ func TestElsewhereKeepsSecrets(t *testing.T) {
 	}
 }
 
-// approveElsewhere requests approval of a call elsewhere, which is given.
+// approveElsewhere requests approval of a call that runs elsewhere, and approves it.
 func (w *world) approveElsewhere(ballot approval.Ballot) approval.Answer {
 	w.t.Helper()
 	answer := must.Get(w.AskElsewhere(w.t.Context(), runCall(), "told", func(r *approval.Record) {

@@ -22,8 +22,8 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// ends makes a call of one kind to its end, whatever that is. Who is asked says
-// yes; when the vote cannot be stored, the caller leaves.
+// ends runs a call of one kind until it ends. The approver allows it; if the vote cannot be
+// stored, the caller disconnects.
 func (w *world) ends(s call.Submission) {
 	w.t.Helper()
 	var r *running
@@ -47,10 +47,10 @@ func (w *world) ends(s call.Submission) {
 	_, _ = r.wait()
 }
 
-// kinds are calls that are recorded in different ways.
+// recordings are calls that are recorded in different ways.
 var recordings = map[string]struct {
 	setup func(*world)
-	// before makes what the call needs, and is not refused anything.
+	// before prepares the world for the call; the store refuses no write during it.
 	before func(*world)
 	call   func() call.Submission
 }{
@@ -82,10 +82,9 @@ var recordings = map[string]struct {
 	}, call: readCall},
 }
 
-// TestEveryDecidedCallEnds: the store refuses each write of a call of each kind
-// in turn, once, from then on, and as something that it cannot hold. Whatever
-// was decided has an attestation or is ambiguous after the next start, and none
-// is both.
+// TestEveryDecidedCallEnds: the store refuses each write of a call of each kind: once, from
+// then on, or as an invalid value. After the next start, every decided call either has an
+// attestation or is ambiguous, but never both.
 func TestEveryDecidedCallEnds(t *testing.T) {
 	t.Parallel()
 	for name, kind := range recordings {
@@ -155,8 +154,8 @@ func (w *world) everyDecidedCallEnds(what string) {
 	w.open(0)
 }
 
-// A result that is too large to store reaches its client, is attested by its
-// digest, and is not there for who comes back for it.
+// A result that is too large to store reaches its client and is attested by its digest. A
+// repeated request cannot fetch it.
 func TestResultTooLargeToKeep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -182,7 +181,7 @@ func TestResultTooLargeToKeep(t *testing.T) {
 		t.Errorf("%v, attestation %s", err, again.Attestation.Envelope.ID)
 	}
 	w.read.Ran(t, 1)
-	// The control: one byte of room, and it is kept.
+	// Control: a result of exactly the maximum size is stored.
 	w.read.Work = gatewaytest.Reports(string(large[:11]) + `"` + strings.Repeat("x", call.MaxBlob-14) + `"}`)
 	if _, o, err = w.call(readCall()); err != nil || len(o.Report.Result) != call.MaxBlob {
 		t.Fatalf("%d bytes, %v", len(o.Report.Result), err)
@@ -192,8 +191,7 @@ func TestResultTooLargeToKeep(t *testing.T) {
 	}
 }
 
-// Whoever leaves while a call waits leaves a call that was cancelled, wherever
-// it waited.
+// A call whose caller disconnects is cancelled, in every state in which it can wait.
 func TestLeavingIsCancelled(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]func(e call.Event) bool{
@@ -232,7 +230,7 @@ func TestLeavingIsCancelled(t *testing.T) {
 	}
 }
 
-// A name that is too long for the journal ends between two characters there.
+// A name that is too long for the journal is cut between two characters.
 func TestClippedNamesAreText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -246,15 +244,14 @@ func TestClippedNamesAreText(t *testing.T) {
 	}
 }
 
-// faulty is a tool that cannot plan, for a reason that is nobody's business.
+// faulty is a tool that cannot plan. Clients do not see the cause.
 type faulty struct{ *gatewaytest.Probe }
 
 var errCause = errors.New("the cause of it all")
 
 func (faulty) Plan(context.Context, tool.Proposal) (tool.Plan, error) { return tool.Plan{}, errCause }
 
-// What a client is told to look up in the log is there, with its cause, and
-// nowhere else.
+// The cause of an internal error is in the log. Neither the client nor the journal receives it.
 func TestInternalIsLogged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {
@@ -269,7 +266,7 @@ func TestInternalIsLogged(t *testing.T) {
 	if text := w.log.String(); !strings.Contains(text, errCause.Error()) || !strings.Contains(text, "tool=sum") || !strings.Contains(text, "proposal=") {
 		t.Errorf("the log lacks the cause: %q", text)
 	}
-	// The control: a refusal with a reason is no fault.
+	// Control: a refusal with a reason is not logged as a fault.
 	before := w.log.String()
 	s := readCall()
 	s.Tool = "nothing"

@@ -1,12 +1,11 @@
 package call
 
-// UseOldFacts lets calls run on the verdict that was made with the facts of
-// their proposal.
+// UseOldFacts makes calls run on the verdict about the facts of their proposal.
 func (p *Pipeline) UseOldFacts() { p.control.oldFacts = true }
 
-// CountLater judges calls by fresh facts, and counts them without the lock and
-// after between.
+// CountLater decides calls by fresh facts, but counts them without the lock, after between
+// returned.
 func (p *Pipeline) CountLater(between func()) { p.control.between = between }
 
-// CutOff ends all calls as a stop does whose time is over.
+// CutOff ends all calls, like a stop whose grace period is over.
 func (p *Pipeline) CutOff() { p.cutOff() }

@@ -12,16 +12,15 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// secretsAsk asks about a secret file, for reading and for searching.
+// secretsAsk requires approval for secret files, when reading and when searching.
 const secretsAsk = `
 @id("ask-secret")
 forbid(principal, action == Action::"tool.execute/fs.read", resource)
 when { context has path && context.path like "secret*" } unless { context.approval.granted };
 `
 
-// TestReadThatWaited: a file that was edited while people were asked is judged
-// once more and read; one whose facts, as far as policy reads them, have changed
-// is not.
+// TestReadThatWaited: a file that was edited while an approval was pending is evaluated again
+// and read. It is not read if facts that policy reads have changed.
 func TestReadThatWaited(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -70,9 +69,9 @@ var search = tool.Descriptor{
 	InputSchema: json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"}}}`),
 }
 
-// TestFilesThatAreFound: each is judged by itself, as found by the tool and as
-// read by fs.read. An ask is a no, unless people answered the same ask of the
-// same policy about the call.
+// TestFilesThatAreFound: each file is evaluated separately, as found by the tool and as read by
+// fs.read. An ask counts as a denial, unless the same ask of the same policy was approved for
+// the call.
 func TestFilesThatAreFound(t *testing.T) {
 	t.Parallel()
 	const searchAsks = `
@@ -127,8 +126,8 @@ forbid(principal, action == Action::"tool.execute/fs.search", resource) when { c
 	}
 }
 
-// TestDifferentSandboxThanPolicyEvaluated: a call that was decided for one sandbox runs in another
-// only if policy allows that as well.
+// TestDifferentSandboxThanPolicyEvaluated: a call that was decided for one sandbox runs in
+// another only if policy allows that as well.
 func TestDifferentSandboxThanPolicyEvaluated(t *testing.T) {
 	t.Parallel()
 	const fullOnly = `forbid(principal, action in Action::"tool.execute", resource) when { context.sandbox.rung == "landlock" };`

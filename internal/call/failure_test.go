@@ -20,7 +20,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// A decision that cannot be recorded is not carried out.
+// A decision that cannot be recorded is not executed.
 func TestNothingRunsUnrecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -32,7 +32,7 @@ func TestNothingRunsUnrecorded(t *testing.T) {
 	}
 	w.read.Ran(t, 0)
 	w.wantJournal(0)
-	// The control: with a journal it runs.
+	// Control: with a journal the call runs.
 	w.ledger.fail()
 	if _, _, err := w.call(readCall()); err != nil {
 		t.Errorf("the control: %v", err)
@@ -40,7 +40,7 @@ func TestNothingRunsUnrecorded(t *testing.T) {
 	w.read.Ran(t, 1)
 }
 
-// Nobody is asked about a call that is not on record.
+// No approval is requested for a call that is not recorded.
 func TestUnrecordedApprovalIsNotRequested(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,8 +53,7 @@ func TestUnrecordedApprovalIsNotRequested(t *testing.T) {
 	w.run.Ran(t, 0)
 }
 
-// An approval whose use cannot be recorded does not let the call run, and is
-// not used up.
+// An approval whose use cannot be recorded does not allow the call, and is not consumed.
 func TestApprovedButUnrecordedDoesNotRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -76,7 +75,7 @@ func TestApprovedButUnrecordedDoesNotRun(t *testing.T) {
 	}
 }
 
-// A refusal that cannot be recorded is an outage, not a refusal.
+// A refusal that cannot be recorded is reported as an outage, not as a refusal.
 func TestUnrecordedRefusalIsAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,15 +102,15 @@ func TestBudgetThatCannotBeReadRunsNothing(t *testing.T) {
 	}
 }
 
-// The attestation fails, in its signing or in its record: the call fails and its
-// result stays inside. While the journal takes it, the call ends as ambiguous at
-// once; else it stays open until a start closes it.
+// A call whose attestation cannot be signed or recorded fails, and its result is not returned.
+// If the journal is writable, the call ends as ambiguous immediately; otherwise it stays open
+// until a start closes it.
 func TestUnattestedResultStaysInside(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		spoil func(*world)
 		code  reason.Code
-		// open is how many calls a start has to close, ended why the call ended so.
+		// open is the number of calls that the next start closes; ended is the reason of the end.
 		open  int
 		ended reason.Code
 	}{
@@ -146,7 +145,7 @@ func TestUnattestedResultStaysInside(t *testing.T) {
 	}
 }
 
-// Closing what is open is all or nothing, and can be tried again.
+// CloseAmbiguous closes all open calls or none, and can be repeated.
 func TestCloseAmbiguousFailsWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -166,7 +165,7 @@ func TestCloseAmbiguousFailsWhole(t *testing.T) {
 	w.open(0)
 }
 
-// blocked makes a tool run until it is stopped, and tells when it began.
+// blocked makes a tool run until it is stopped, and signals when it has started.
 func blocked(began chan<- struct{}) func(context.Context, tool.Call) tool.Report {
 	return func(ctx context.Context, _ tool.Call) tool.Report {
 		began <- struct{}{}
@@ -199,7 +198,7 @@ func TestDisconnectDuringCallIsAttested(t *testing.T) {
 	w.checkEvidence(o)
 }
 
-// A client that is gone before the call begins leaves a refusal.
+// A call whose client disconnected before the start is refused.
 func TestDisconnectBeforeTheCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -211,8 +210,8 @@ func TestDisconnectBeforeTheCall(t *testing.T) {
 	w.read.Ran(t, 0)
 }
 
-// A client that leaves between the decision and the start: the decision is on
-// record, so the call gets its end, and the tool does not start.
+// A call whose client disconnects between the decision and the start gets an end, because the
+// decision is already recorded. The tool does not start.
 func TestDisconnectBetweenDecisionAndStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -259,8 +258,8 @@ func TestPanicIsAttested(t *testing.T) {
 	w.checkEvidence(o)
 }
 
-// Whoever observes the call gets one chunk at a time and none after the end,
-// even from a tool that does not wait for its writers.
+// An observer of the call receives one chunk at a time and none after the end. This also holds
+// for a tool that does not wait for its writers.
 func TestOutputIsOrderedAndEnds(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -275,7 +274,7 @@ func TestOutputIsOrderedAndEnds(t *testing.T) {
 		return gatewaytest.Succeeded(`{}`)
 	}
 	at := 0
-	r := w.beginWith(readCall(), func(call.Event) { at++ }) // a race if two come at once
+	r := w.beginWith(readCall(), func(call.Event) { at++ }) // a data race if two calls overlap
 	must.Get(r.wait())(t)
 	late()
 	if got := strings.Join(r.kinds(), " "); got != "proposed decision"+strings.Repeat(" output", 8)+" result attestation" {
@@ -283,7 +282,7 @@ func TestOutputIsOrderedAndEnds(t *testing.T) {
 	}
 }
 
-// freeze stops the gateway as the daemon does.
+// freeze freezes the gateway like the daemon does.
 func (w *world) freeze() int {
 	w.t.Helper()
 	n := w.Router.Freeze()
@@ -326,8 +325,8 @@ func TestFreezeBeforeDuringAndAfter(t *testing.T) {
 	}
 }
 
-// A freeze that comes while people are asked, or between their yes and the
-// decision, keeps the call from running.
+// A freeze while an approval is pending, or between the approval and the decision, prevents the
+// call from running.
 func TestFreezeBeatsAnApproval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -346,7 +345,7 @@ func TestFreezeBeatsAnApproval(t *testing.T) {
 	w.wantJournal(0, append(asksFirst, event.Voted, event.Answered, event.Frozen, event.Decided)...)
 }
 
-// A freeze after the decision, before the start.
+// A freeze between the decision and the start prevents the call from running.
 func TestFreezeBeatsADecision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -375,7 +374,7 @@ func TestStoppingGatewayTakesNoCalls(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- w.Pipeline.Run(ctx, nil) }()
 	for {
-		// Until Run has closed the door, calls still come in.
+		// Calls are still accepted until Run has stopped admission.
 		if _, err := w.Call(t.Context(), call.Submission{Caller: agent, Tool: "none"}, func(call.Event) {}); reason.Of(err) == reason.ShuttingDown {
 			break
 		}

@@ -20,7 +20,7 @@ var (
 	forAnHour  = approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour}
 )
 
-// grant lets a call run and returns the standing yes that it left.
+// grant approves a call, waits for it, and returns the resulting grant.
 func (w *world) grant(s call.Submission, b approval.Ballot) approval.Grant {
 	w.t.Helper()
 	r := w.begin(s)
@@ -35,7 +35,7 @@ func (w *world) grant(s call.Submission, b approval.Ballot) approval.Grant {
 	return list[0]
 }
 
-// wantGranted submits a call that the grant has to let through unasked.
+// wantGranted submits a call that the grant must allow without a question.
 func (w *world) wantGranted(what string, s call.Submission, g approval.Grant) {
 	w.t.Helper()
 	before := w.head()
@@ -48,7 +48,7 @@ func (w *world) wantGranted(what string, s call.Submission, g approval.Grant) {
 	w.checkEvidence(o)
 }
 
-// wantAsked submits a call that nobody has said yes to, and lets it go.
+// wantAsked submits a call that no approval covers, and cancels it once it asks.
 func (w *world) wantAsked(what string, s call.Submission) {
 	w.t.Helper()
 	r := w.begin(s)
@@ -114,8 +114,8 @@ func TestSubjectGrantCoversOtherInputs(t *testing.T) {
 	w.wantAsked("another subject", runCall())
 }
 
-// A tool that was changed is another tool: its grants do not hold, and the
-// call is asked about rather than refused.
+// A changed tool definition is another tool: its grants do not apply. The call requires
+// approval and is not refused.
 func TestGrantEndsWithTheDefinition(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -153,14 +153,14 @@ func (w *world) revoke(g approval.Grant) {
 	}
 }
 
-// A revoke beats a call that the grant has let through as far as it comes: at
-// the verdict, at the decision, and between the decision and the start.
+// A revoked grant stops a call that has not started: before the verdict, before the decision,
+// and between decision and start.
 func TestRevokeStopsAnUnstartedCall(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		// at says at which event or plan of the call the revoke happens.
+		// at selects the event or plan of the call at which the revocation happens.
 		at func(w *world, revoke func()) func(call.Event)
-		// decided is true when the decision came first.
+		// decided reports whether the decision came first.
 		decided bool
 	}{
 		"before the decision": {at: func(w *world, revoke func()) func(call.Event) {
@@ -177,7 +177,7 @@ func TestRevokeStopsAnUnstartedCall(t *testing.T) {
 		"while it gets ready": {decided: true, at: func(w *world, revoke func()) func(call.Event) {
 			w.run.Change(func(p *gatewaytest.Probe) {
 				p.OnPlan = func(n int) {
-					if n == 4 { // two for the first call, one for the decision of the second
+					if n == 4 { // the first call has two plans, and the decision of the second one
 						revoke()
 					}
 				}
@@ -206,7 +206,7 @@ func TestRevokeStopsAnUnstartedCall(t *testing.T) {
 	}
 }
 
-// A freeze suspends grants; a thaw brings them back.
+// A freeze suspends grants; a thaw reactivates them.
 func TestFreezeSuspendsGrants(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -231,9 +231,9 @@ func TestOneTimeApprovalIsUsedOnce(t *testing.T) {
 	w.run.Ran(t, 1)
 }
 
-// The decision of a call that a grant let through says what that grant covers,
-// and calls at once never share the last use: one is denied with APPROVAL_EXPIRED,
-// or came too late for the grant and is asked about.
+// The decision of a call under a grant contains the digest that the grant covers. Concurrent
+// calls never share the last use: each other call is denied with APPROVAL_EXPIRED or requires
+// approval.
 func TestLastUseOfAGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -272,9 +272,9 @@ func TestLastUseOfAGrant(t *testing.T) {
 	}
 }
 
-// What a yes on offer would have covered in the last days are the calls that were asked
-// about and those that ran without, by a grant or by policy; not those of other tools or
-// of other people, and of a session only its own.
+// The prompt reports how many recent calls an offered grant would have covered. These include
+// calls that required approval and calls allowed by a grant or policy. Calls of other tools or
+// other people do not count, and for a session only its own calls count.
 func TestCoveredCallsAreCounted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -292,7 +292,7 @@ func TestCoveredCallsAreCounted(t *testing.T) {
 	g := w.grant(in("one", runCall()), forAnHour)
 	w.wantGranted("in its session", in("one", runCall()), g)
 	w.wantGranted("in another", in("two", runCall()), g)
-	for range 3 { // by policy, and of another tool
+	for range 3 { // allowed by policy, and of another tool
 		if _, o, err := w.call(in("one", readCall())); err != nil || !o.Decision.Allowed {
 			t.Fatalf("%+v, %v", o.Decision, err)
 		}
@@ -309,7 +309,7 @@ func TestCoveredCallsAreCounted(t *testing.T) {
 		}
 	}
 	w.reload("")
-	// The ask of before counts, too.
+	// The earlier ask counts, too.
 	if asked, of := covered(in("one", runCall())); asked != 2 || of[approval.Session][approval.MatchExact] != 5 || of[approval.Timeboxed][approval.MatchExact] != 6 {
 		t.Errorf("after what policy let run: asked %d, covered %v", asked, of)
 	}

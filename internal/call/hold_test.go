@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/reason/reasontest"
 )
 
-// What a call waits for after its yes is judged anew, and what it does not go on for
-// gives the yes back.
+// An approved call is evaluated again after its hold. A call that ends during the hold does not
+// consume its approval.
 func TestHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, twoUsers)
@@ -36,7 +36,7 @@ func TestHold(t *testing.T) {
 	w.run.Ran(t, 0)
 
 	held.Hold = func(context.Context) error { w.reload(never); return nil }
-	_, o, err := w.call(held) // by the yes that was given back
+	_, o, err := w.call(held) // uses the approval that the first call did not consume
 	if err != nil || o.Decision.Allowed || o.Decision.Reason != reason.PolicyDenied {
 		t.Errorf("a call that was forbidden meanwhile: %+v, %v", o.Decision, err)
 	}
@@ -50,7 +50,7 @@ func TestHold(t *testing.T) {
 	w.run.Ran(t, 1)
 }
 
-// Changes are held like calls; what needs no answer and a denial are not.
+// Changes are held like calls. A denied call is not held.
 func TestHoldOfChanges(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended)

@@ -37,7 +37,7 @@ func TestRetryFollowsTheLiveCall(t *testing.T) {
 	first := w.begin(keyed(readCall()))
 	<-began
 	second := w.begin(keyed(readCall()))
-	first.leave() // the call does not end with the client that began it
+	first.leave() // the call does not end with the client that started it
 	_, err := first.wait()
 	reasontest.Want(t, "the client that left", err, reason.Cancelled)
 	close(release)
@@ -50,7 +50,7 @@ func TestRetryFollowsTheLiveCall(t *testing.T) {
 	w.wantJournal(0, event.Proposed, event.Evaluated, event.Decided, event.Attested)
 }
 
-// A retry after the end gets the first call again, byte for byte, also after a
+// A retry after the end receives the result of the first call, byte for byte, also after a
 // restart.
 func TestRetryReplaysTheCall(t *testing.T) {
 	t.Parallel()
@@ -87,8 +87,8 @@ func TestRetryReplaysTheCall(t *testing.T) {
 	w.checkEvidence(first)
 }
 
-// TestReplayUnderOtherPolicies: a retry gets the result of a call that ran only while policy lets
-// its caller make it. The control is the retry before.
+// TestReplayUnderOtherPolicies: a retry receives the result of a completed call only while
+// policy permits its caller to make the call. Control: the retry before the change.
 func TestReplayUnderOtherPolicies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -127,8 +127,8 @@ func TestKeyBelongsToOneCall(t *testing.T) {
 	}
 	w.read.Ran(t, 1)
 	w.secret.Ran(t, 0)
-	// Written otherwise it is the same input; and another principal's key is
-	// another key.
+	// The same input in another JSON form is the same call. Keys of different principals are
+	// independent.
 	same := keyed(readCall())
 	same.Input = []byte(` {"path": "\u0061"}`)
 	if _, _, err := w.call(same); err != nil {
@@ -143,7 +143,7 @@ func TestKeyBelongsToOneCall(t *testing.T) {
 	w.read.Ran(t, 2)
 }
 
-// The mismatch is found while the first call still runs, too.
+// A mismatch is also detected while the first call is still running.
 func TestKeyOfALiveCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -187,15 +187,15 @@ func TestManySubmissionsRunOnce(t *testing.T) {
 	if len(seen) != 1 {
 		t.Errorf("%d attestations: %v", len(seen), seen)
 	}
-	// The control: without a key, each runs.
+	// Control: without a key, each call runs.
 	for range 3 {
 		w.call(readCall())
 	}
 	w.read.Ran(t, 4)
 }
 
-// A call that a crash interrupted is over: a retry is told so, and never runs
-// it again.
+// A call that a crash interrupted has ended: a retry receives that outcome and never runs the
+// call again.
 func TestInterruptedCallNeverRunsAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -214,9 +214,8 @@ func TestInterruptedCallNeverRunsAgain(t *testing.T) {
 	w.read.Ran(t, 1)
 }
 
-// A call that was on record and not decided when the gateway went down did not
-// run: coming back under its key proposes it anew, and the person who is asked
-// still has the same question.
+// A call that was recorded but not decided when the gateway stopped did not run. A retry with
+// its key proposes it again, and the approver still has the same question.
 func TestCallInterruptedBeforeItsDecision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -238,14 +237,14 @@ func TestCallInterruptedBeforeItsDecision(t *testing.T) {
 		t.Errorf("the retry gives %+v, %v", o.Report, err)
 	}
 	w.run.Ran(t, 1)
-	// Once decided, the key never starts it again.
+	// Once decided, the call never starts again under its key.
 	if _, _, err := w.call(keyed(runCall())); err != nil {
 		t.Error(err)
 	}
 	w.run.Ran(t, 1)
 }
 
-// A freeze passes: what it refused may be tried again under the same key.
+// A call that a freeze refused may be repeated under the same key.
 func TestRetryAfterAFreeze(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -289,7 +288,7 @@ func TestRetryOfARefusalIsTheRefusal(t *testing.T) {
 	}
 }
 
-// A call whose key could not be recorded has not happened: the retry runs it.
+// A call whose key could not be recorded did not run, so a retry runs it.
 func TestRetryOfAnUnrecordedCallRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -303,7 +302,7 @@ func TestRetryOfAnUnrecordedCallRuns(t *testing.T) {
 	w.read.Ran(t, 1)
 }
 
-// A key that cannot be looked up starts nothing.
+// No call starts if its key cannot be looked up.
 func TestUnreadableKeysStartNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -319,15 +318,15 @@ func TestUnreadableKeysStartNothing(t *testing.T) {
 	}
 }
 
-// closed is a time that is over.
+// closed returns a channel that is already closed, as a grace period that is over.
 func closed() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }
 
-// On the order to stop, a call that no client holds gets its time, is then
-// stopped, and reaches its attestation.
+// A call without a connected client gets the grace period when the gateway stops. It is then
+// stopped, and attested.
 func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -350,8 +349,8 @@ func TestStopWaitsForCallsWithoutAClient(t *testing.T) {
 	}
 }
 
-// A call without a key ends at the stop, too, when its time is over: its client
-// gets the attested outcome with the reason. Until then it is among those that run.
+// A call without a key also ends at the stop, after the grace period. Its client receives the
+// attested outcome with the reason. Until then the call is listed as running.
 func TestStopEndsCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -380,9 +379,8 @@ func TestStopEndsCalls(t *testing.T) {
 	}
 }
 
-// A call with a key that was decided when the stop came, and whose tool never
-// started, runs when it is tried again. The control is one whose tool had started:
-// what became of it is told again.
+// A call with a key that was decided before the stop, but whose tool never started, runs when
+// it is repeated. Control: if the tool had started, the retry receives the recorded outcome.
 func TestRetryAfterAStop(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -398,7 +396,7 @@ func TestRetryAfterAStop(t *testing.T) {
 			began := make(chan struct{}, 1)
 			w.read.Work = blocked(began)
 			if !c.started {
-				// dispatch plans a call anew once it is decided.
+				// dispatch plans a call again after its decision.
 				w.read.OnPlan = func(int) {
 					if slices.Contains(w.codes(0), event.Decided) {
 						w.Pipeline.CutOff()
@@ -424,8 +422,8 @@ func TestRetryAfterAStop(t *testing.T) {
 	}
 }
 
-// A call with a key that is asked about when the order to stop comes leaves
-// its approval to the next start.
+// A call with a key that waits for an approval when the gateway stops leaves the approval
+// pending for the next start.
 func TestStopLeavesTheApprovalPending(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -442,8 +440,8 @@ func TestStopLeavesTheApprovalPending(t *testing.T) {
 	w.run.Ran(t, 0)
 }
 
-// A call outlives its clients while it waits for an approval: a lost
-// connection loses neither the answer nor the result.
+// A call that waits for an approval continues without its clients: a lost connection loses
+// neither the answer nor the result.
 func TestCallOutlivesItsClients(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -490,7 +488,7 @@ func TestFollowersGetOutput(t *testing.T) {
 	}
 }
 
-// drain waits for the calls that go on without a client.
+// drain waits for the calls that run without a client.
 func (w *world) drain() {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())

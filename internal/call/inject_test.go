@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// injecting makes the program of every call want secrets.
+// injecting makes the program of every call require secrets.
 func injecting(list ...tool.Injection) func(*world) {
 	return func(w *world) {
 		for _, i := range list {
@@ -30,8 +30,9 @@ var (
 	deployKey = tool.Injection{Secret: "user:alice/deploy", Version: 1, File: "/home/tool/.secrets/deploy", Within: "2m0s"}
 )
 
-// TestSecretForAProgram: each secret is asked about by itself before anything runs,
-// with who, which, where to and how long; nothing but once is offered.
+// TestSecretForAProgram: each secret requires a separate approval before the program runs. The
+// prompt names the requester, the secret, the recipient and the lifetime. The only scope is
+// once.
 func TestSecretForAProgram(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended, injecting(awsSecret, deployKey))
@@ -89,7 +90,7 @@ func countOf(codes []event.Code, one event.Code) (n int) {
 	return n
 }
 
-// TestSecretDenied: a no to any secret is one to the call, and nothing is used up.
+// TestSecretDenied: a denial of any secret denies the call, and no approval is consumed.
 func TestSecretDenied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, unattended, injecting(awsSecret, deployKey))
@@ -107,8 +108,7 @@ func TestSecretDenied(t *testing.T) {
 	}
 }
 
-// TestSecretForbidden: what policy forbids nobody is asked about, and what it allows
-// neither.
+// TestSecretByPolicy: no approval is requested for a secret that policy forbids or allows.
 func TestSecretByPolicy(t *testing.T) {
 	t.Parallel()
 	forbid := func(w *world) {
@@ -133,8 +133,8 @@ func TestSecretByPolicy(t *testing.T) {
 	w.checkEvidence(o)
 }
 
-// TestSecretForAGuest: people read that a guest gets it, where it can go and how long it
-// has it; policies read of which skill the guest is.
+// TestSecretForAGuest: the prompt names the guest that receives the secret, the allowed hosts
+// and the lifetime. Policies can read the skill of the guest.
 func TestSecretForAGuest(t *testing.T) {
 	t.Parallel()
 	wanted := tool.Injection{Secret: "global/aws", Version: 3, Skill: "web", Within: "30s"}
@@ -166,8 +166,8 @@ func TestSecretForAGuest(t *testing.T) {
 	}
 }
 
-// TestDryRunOfSecrets: a dry run says of each secret what policy would, and of none when
-// the call itself is denied.
+// TestDryRunOfSecrets: a dry run reports the verdict about each secret, unless the call itself
+// is denied.
 func TestDryRunOfSecrets(t *testing.T) {
 	t.Parallel()
 	forbid := func(w *world) {
@@ -198,14 +198,14 @@ func TestDryRunOfSecrets(t *testing.T) {
 	}
 }
 
-// TestGrantGivesNoSecret: a standing yes to the program is none to a secret for it.
+// TestGrantGivesNoSecret: a grant for the program does not cover a secret for it.
 func TestGrantGivesNoSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.grant(runCall(), forAnHour)
 	injecting(awsSecret)(w)
 	r := w.begin(runCall())
-	first := r.asked() // the call is another with the secret in its environment
+	first := r.asked() // with the secret in its environment, it is a different call
 	for first.SubjectType != approval.SubjectSecretAccess {
 		w.vote(alice, first, yes)
 		first = r.asked()

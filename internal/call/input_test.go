@@ -15,12 +15,12 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// nested is an object n levels deep.
+// nested returns an object n levels deep.
 func nested(n int) string {
 	return strings.Repeat(`{"a":`, n-1) + "{}" + strings.Repeat("}", n-1)
 }
 
-// padded is a call of fs.read whose input has exactly n bytes.
+// padded returns an input of fs.read with exactly n bytes.
 func padded(n int) string {
 	const frame = `{"path":""}`
 	return `{"path":"` + strings.Repeat("x", n-len(frame)) + `"}`
@@ -56,7 +56,7 @@ var badInputs = []struct {
 	{"hostile tool name", "fs\x00\xff" + strings.Repeat("é", 100), `{}`, reason.UnknownTool},
 }
 
-// Each bad input has its reason, leaves its event, and goes no further.
+// Each bad input is refused with its reason and one event, and reaches no later stage.
 func TestBadInputIsRefusedAndRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -90,7 +90,7 @@ func TestBadInputIsRefusedAndRecorded(t *testing.T) {
 	}
 }
 
-// The control: what is just inside the limits runs.
+// Control: inputs just inside the limits run.
 func TestInputAtTheLimitsRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -106,7 +106,7 @@ func TestInputAtTheLimitsRuns(t *testing.T) {
 	}
 }
 
-// However a client writes the JSON, the tool and the journal get one form.
+// The tool and the journal get the canonical form of the JSON, whatever form the client sent.
 func TestToolReceivesCanonicalBytes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -127,7 +127,7 @@ func TestToolReceivesCanonicalBytes(t *testing.T) {
 	}
 }
 
-// Large arguments are a blob that the journal names by its digest.
+// Large arguments are stored as a blob, and the journal contains the digest.
 func TestLargeArgumentsAreABlob(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -145,7 +145,7 @@ func TestLargeArgumentsAreABlob(t *testing.T) {
 	}
 }
 
-// A result is given on byte for byte as the tool made it.
+// A result is returned byte for byte as the tool produced it.
 func TestResultBytesAreUntouched(t *testing.T) {
 	t.Parallel()
 	const odd = `{"z":1,"a":"\u00e9"}`

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// lead is what becomes durable with a call, and before it.
+// lead returns events that are recorded with a call and precede it.
 func lead() []event.Draft {
 	return []event.Draft{{Code: event.ModelTurn, Run: "run-1", Actor: agent.Principal.String(), Subject: "run-1", Payload: []byte(`{"turn":1}`)}}
 }

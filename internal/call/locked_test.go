@@ -13,9 +13,9 @@ import (
 	"palyra/internal/core/reason/reasontest"
 )
 
-// Where what a call returns cannot be kept, the call is refused before it runs, and
-// the refusal is on record. A dry run goes on. Once the vault is open, calls run, also
-// those that a client sends again under their key.
+// A call is refused before it runs if its result cannot be stored, and the refusal is recorded.
+// A dry run succeeds. Calls run once the vault is open, including repeated calls with the same
+// key.
 func TestCallsWaitForTheVault(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestCallsWaitForTheVault(t *testing.T) {
 		}
 
 		w.ring.Locked.Store(false)
-		time.Sleep(2 * time.Second) // of the bubble's clock: a failure holds for one
+		time.Sleep(2 * time.Second) // in the bubble's clock; a failure is cached for one second
 		for _, s := range []call.Submission{readCall(), keyed} {
 			if _, _, err := w.call(s); err != nil {
 				t.Errorf("an open vault: %v", err)
@@ -45,8 +45,8 @@ func TestCallsWaitForTheVault(t *testing.T) {
 		}
 		w.read.Ran(t, 2)
 
-		// What was opened once stays open: a call is not left without a place for
-		// its result.
+		// The keys stay available after the vault was opened once, so that a running call can always
+		// store its result.
 		w.ring.Locked.Store(true)
 		if _, _, err := w.call(readCall()); err != nil {
 			t.Errorf("locked again: %v", err)

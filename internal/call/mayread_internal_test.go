@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/unified"
 )
 
-// TestPromptFiles covers which files a reader has to be allowed to read, and the prompts whose
-// files are not known, which only those who decide see.
+// TestPromptFiles covers which files a reader must be allowed to read to see a prompt. Prompts
+// with unknown files are visible only to approvers.
 func TestPromptFiles(t *testing.T) {
 	t.Parallel()
 	diff := func(old, new string) string {

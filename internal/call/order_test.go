@@ -24,7 +24,7 @@ func wantSteps(t *testing.T, what string, got, want []string) {
 	}
 }
 
-// asksFirst is how every call that asks begins.
+// asksFirst are the first events of every call that asks.
 var asksFirst = []event.Code{event.Proposed, event.Evaluated, event.Asked}
 
 func TestAllowRunsTheStagesInOrder(t *testing.T) {
@@ -47,7 +47,7 @@ func TestAllowRunsTheStagesInOrder(t *testing.T) {
 	w.checkEvidence(o)
 }
 
-// checkEvidence follows the outcome through journal and attestation.
+// checkEvidence compares the outcome with the journal and the attestation.
 func (w *world) checkEvidence(o call.Outcome) {
 	w.t.Helper()
 	v, err := attest.Verify(o.Attestation.Envelope.JSON, w.notary.KeySet())
@@ -130,7 +130,7 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 	w.run.Ran(t, 0)
 }
 
-// A policy that errors denies, even when another one permits.
+// A policy whose evaluation fails denies the call, even if another policy permits it.
 func TestPolicyErrorDenies(t *testing.T) {
 	t.Parallel()
 	const overflow = `@id("overflows")
@@ -144,7 +144,7 @@ when { context.args has limit && context.args.limit * 9223372036854775807 > 5 };
 		t.Fatalf("got %+v, %v", o, err)
 	}
 	w.read.Ran(t, 0)
-	// The control: without the overflow the same policies let it run.
+	// Control: without the overflow the same policies allow the call.
 	if _, o, err := w.call(readCall()); err != nil || !o.Decision.Allowed {
 		t.Errorf("the control: %+v, %v", o, err)
 	}
@@ -249,24 +249,24 @@ func TestDryRunLeavesNothing(t *testing.T) {
 	}
 	w.read.Ran(t, 0)
 	w.run.Ran(t, 0)
-	// It does not count either: the first call of the run is still the first.
+	// A dry run does not count as a call: the next call of the run is the first.
 	w.call(readCall())
 	if n := last[evaluated](w, event.Evaluated).Request.SessionFacts.CallsInRun; n != 1 {
 		t.Errorf("the dry run counted: this is call %d", n)
 	}
 }
 
-// evaluated is what tests read of an evaluated event.
+// evaluated has the fields of an evaluated event that tests read.
 type evaluated struct {
 	Request struct {
 		Capabilities []tool.Capability `json:"capabilities"`
 		SessionFacts tool.SessionFacts `json:"session_facts"`
-		// GatewaySession is what the facts are of.
+		// GatewaySession is the session of the facts.
 		GatewaySession string `json:"gateway_session"`
 	} `json:"request"`
 }
 
-// The dry run and the call name the same call.
+// A dry run and the call have the same digest.
 func TestDryRunHasTheDigestOfTheCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -2,5 +2,5 @@
 
 package call_test
 
-// races is how many sessions are tried.
+// races is the number of sessions that the test tries.
 const races = 1000

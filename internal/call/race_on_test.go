@@ -2,6 +2,6 @@
 
 package call_test
 
-// Under the race detector a call takes ten times as long; package session runs
-// all rounds with it, with nothing but the step that decides.
+// A call takes ten times as long under the race detector. The tests of package session run all
+// rounds under it, but only for the step that decides.
 const races = 100

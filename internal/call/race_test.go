@@ -23,9 +23,9 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// These are stages that cost nothing, so that many rounds can be run.
+// The following stages do almost no work, so that many rounds can run.
 
-// noLedger keeps nothing.
+// noLedger stores no entries.
 type noLedger struct{ call.Ledger }
 
 func (noLedger) Head() (int64, [32]byte) { return 0, [32]byte{} }
@@ -38,18 +38,18 @@ func (noLedger) NewestSession(context.Context, session.Key, call.EachEvent) (ses
 	return session.Past{}, false, nil
 }
 
-// noNotary signs nothing.
+// noNotary returns attestations without a signature.
 type noNotary struct{}
 
 func (noNotary) Sign(context.Context, attest.Execution) (attest.Envelope, error) {
 	return attest.Envelope{ID: "a", JSON: []byte("{}")}, nil
 }
 
-// noRouter runs nothing, and counts what it was told to run.
+// noRouter executes no tools, and counts the dispatched calls.
 type noRouter struct {
 	tools map[string]tool.Descriptor
 	ran   sync.Map // of *atomic.Int32, by device and tool
-	// planning is called in each plan, nil for nothing.
+	// planning is called in each plan, unless nil.
 	planning func()
 }
 
@@ -91,14 +91,14 @@ func (r *noRouter) Effectless(string) bool { return true }
 
 func (r *noRouter) Frozen() bool { return false }
 
-// swiftTool neither asks nor does anything.
+// swiftTool returns a tool that requires no approval and does no work.
 func swiftTool(name string, openWorld bool) tool.Descriptor {
 	d := policytest.Read
 	d.Name, d.OpenWorld, d.InputSchema = name, openWorld, json.RawMessage(`{"type":"object"}`)
 	return d
 }
 
-// noBoth are policies under which a session may read or write, and never both.
+// noBoth are policies under which a session may either read or write.
 var noBoth = map[string]string{
 	"by the tools used": `forbid(principal, action == Action::"tool.execute/swift.write", resource) when { context.session.tools_used.contains("swift.read") };
 forbid(principal, action == Action::"tool.execute/swift.read", resource) when { context.session.tools_used.contains("swift.write") };`,
@@ -106,7 +106,7 @@ forbid(principal, action == Action::"tool.execute/swift.read", resource) when { 
 forbid(principal, action == Action::"tool.execute/swift.read", resource) when { context.session.tools_used.contains("swift.write") };`,
 }
 
-// swift is a pipeline of such stages.
+// swift returns a pipeline of these stages.
 func swift(t *testing.T, policies string) (*call.Pipeline, *noRouter) {
 	t.Helper()
 	read, write := swiftTool("swift.read", true), swiftTool("swift.write", false)
@@ -122,8 +122,8 @@ func swift(t *testing.T, policies string) (*call.Pipeline, *noRouter) {
 	return p, router
 }
 
-// both runs rounds of 64 reads and 64 writes at once, each round in a session
-// of its own, until one session did both. It returns that round, or 0.
+// both runs rounds of 64 concurrent reads and 64 writes, each round in a new session, until one
+// session did both. It returns that round, or 0.
 func both(t *testing.T, p *call.Pipeline, r *noRouter, rounds int) int {
 	t.Helper()
 	for round := 1; round <= rounds; round++ {
@@ -171,9 +171,8 @@ func TestNoWriteAfterRead(t *testing.T) {
 	}
 }
 
-// TestStaleFactsAllowBothCalls is the negative control: a verdict of the proposal's
-// time, and one of fresh facts that is counted without the lock, let a session
-// do both.
+// TestStaleFactsAllowBothCalls is the negative control. A verdict from the time of the proposal
+// allows a session to do both. Fresh facts that are counted without the lock allow it as well.
 func TestStaleFactsAllowBothCalls(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(*call.Pipeline, *noRouter){

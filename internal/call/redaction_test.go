@@ -20,7 +20,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// The secrets are put together here, so that scanners of sources stay quiet.
+// The secrets are assembled here, so that secret scanners do not report this file.
 var (
 	awsKey    = "AKIA" + strings.Repeat("Q7", 8)
 	githubKey = "ghp_" + strings.Repeat("a1B2", 9)
@@ -99,13 +99,13 @@ func TestSecretsStayOutOfTheJournal(t *testing.T) {
 	}
 }
 
-// report makes a tool keep what it received.
+// report returns a tool function that stores its input in received.
 func report(received *string) func(context.Context, tool.Call) tool.Report {
 	return func(_ context.Context, c tool.Call) tool.Report {
 		*received = string(c.Proposal.Input)
 		r := gatewaytest.Succeeded(`{"stored":true}`)
 		if strings.ContainsAny(*received, "_") {
-			// A failing tool may quote what it was given.
+			// A failing tool may quote its input.
 			r.Outcome, r.Reason, r.Message = tool.Failed, string(reason.ToolFailed), "cannot store "+*received
 		}
 		return r
@@ -127,7 +127,7 @@ func (w *world) wantNoSecret(secret string) {
 	}
 }
 
-// The control of wantNowhere: what is no secret is found there.
+// Control of wantNoSecret: a value that is not secret is found in the store.
 func TestStoreIsSearchable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -147,7 +147,7 @@ func TestStoreIsSearchable(t *testing.T) {
 	}
 }
 
-// A refusal quotes what was wrong; it does not quote a secret.
+// A refusal quotes the faulty part of the input, but never a secret.
 func TestRefusalsQuoteNoSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// Policies that change while a call is on its way.
+// Policies that change while a call is in progress.
 const (
 	needsOne = ``
 	needsTwo = `@id("two-people")
@@ -42,7 +42,8 @@ func threeUsers(w *world) {
 	w.options.Members = append(w.options.Members, member("carol"))
 }
 
-// answered is a hook that acts when people have answered, before the decision.
+// answered returns a hook that calls act after the approvers have answered and before the
+// decision.
 func answered(act func()) func(call.Event) {
 	return func(e call.Event) {
 		if e.Resolved != nil {
@@ -108,8 +109,8 @@ func (w *world) wantEvaluations(want int) {
 	}
 }
 
-// A reload before the vote: the vote is judged by the new policy, and the call
-// waits for what that one wants.
+// A policy that is reloaded before the vote evaluates the vote, and the call waits for the
+// approvals which that policy requires.
 func TestPolicyThatChangesBeforeTheVote(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, twoUsers)
@@ -126,8 +127,8 @@ func TestPolicyThatChangesBeforeTheVote(t *testing.T) {
 	w.run.Ran(t, 0)
 }
 
-// Votes that were judged by a policy in between do not pass under the one that
-// was in force before and is again: its snapshot is the same as at the ask.
+// A policy that is replaced and restored has the same snapshot as at the ask. Votes that the
+// other policy accepted meanwhile are evaluated again under it.
 func TestPolicyThatChangesThereAndBack(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]bool{"there and back": true, "control: there": false} {
@@ -151,8 +152,7 @@ func TestPolicyThatChangesThereAndBack(t *testing.T) {
 	}
 }
 
-// An approval that was allowed under a laxer policy and not used is no pass
-// for a repeated call under a stricter one.
+// An unused approval under a laxer policy does not allow a repeated call under a stricter one.
 func TestUnusedApprovalIsJudgedAgain(t *testing.T) {
 	t.Parallel()
 	for name, stricter := range map[string]bool{"stricter": true, "control: the same": false} {
@@ -183,8 +183,8 @@ func TestUnusedApprovalIsJudgedAgain(t *testing.T) {
 	}
 }
 
-// A policy that changes between decision and dispatch: the permit is for
-// another snapshot, so nothing runs, and that is attested.
+// A policy that changes between decision and dispatch makes the permit invalid, because the
+// permit is for another snapshot. The tool does not run, and the refusal is attested.
 func TestPolicyThatChangesAfterTheDecision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -201,15 +201,15 @@ func TestPolicyThatChangesAfterTheDecision(t *testing.T) {
 	}
 }
 
-// A grant that answers a waiting call is still a standing approval when policy
-// rules those out meanwhile.
+// A grant that answers a waiting call still counts as a standing approval if policy excludes
+// those meanwhile.
 func TestSiblingGrantIsJudgedAsStanding(t *testing.T) {
 	t.Parallel()
 	for name, ruledOut := range map[string]bool{"ruled out": true, "control: allowed": false} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, twoUsers)
-			// The reload waits for the call that was asked about: a policy that
-			// changes between its decision and its start would stop it.
+			// The reload waits until the approved call runs: a policy that changes between its decision
+			// and its start would stop it.
 			ran := make(chan struct{})
 			var once sync.Once
 			w.run.Work = func(context.Context, tool.Call) tool.Report {
@@ -244,7 +244,7 @@ func TestSiblingGrantIsJudgedAsStanding(t *testing.T) {
 	}
 }
 
-// The recipes of the design, with nothing but Cedar text.
+// The policy recipes consist only of Cedar text.
 func TestTwoPeopleMustAgree(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, threeUsers, func(w *world) { w.options.Policies = needsTwo })
@@ -265,7 +265,7 @@ func TestTwoPeopleMustAgree(t *testing.T) {
 	w.run.Ran(t, 1)
 }
 
-// From the second user on, nobody answers for their own agent.
+// As soon as a second user exists, no user can approve the calls of their own agent.
 func TestOwnerMayNotAnswerOnceThereAreTwo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, twoUsers)

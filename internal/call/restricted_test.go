@@ -20,9 +20,9 @@ const runForbidden = `
 `
 
 // TestConflictDetails: the detail of a content conflict is returned only to callers that may
-// read the file without an approval, for a call, a dry run and a running call. Other callers
-// receive a conflict without detail, or the denial if policy denies the call. The control is
-// a file that every caller may read.
+// read the file without an approval. This applies to a call, a dry run and a running call.
+// Other callers receive a conflict without detail, or the denial if policy denies the call.
+// Control: a file that every caller may read.
 func TestConflictDetails(t *testing.T) {
 	t.Parallel()
 	const detail = "line 3 is canary"
@@ -79,8 +79,8 @@ func TestConflictDetails(t *testing.T) {
 	}
 }
 
-// TestConflictShownToRequester: a requester that asks about another's call receives the detail of a
-// conflict only if both may read the file. The control is a requester that may.
+// TestConflictShownToRequester: a requester who submits another caller's call receives the
+// detail of a conflict only if both may read the file. Control: a requester who may.
 func TestConflictShownToRequester(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withPolicies(`@id("no-bob") forbid(principal == User::"bob", action == Action::"tool.execute/fs.read", resource);`))
@@ -123,9 +123,9 @@ func TestConflictAtDispatch(t *testing.T) {
 	}
 }
 
-// TestRestrictedDigests: who may not read a file that the digest of a call is made of is not
-// told the digest, whether planning read the file, the call names it, or it is the program.
-// The control is the same call where policy lets the caller read.
+// TestRestrictedDigests: a caller does not receive the digest of a call if the digest depends
+// on a file that the caller may not read. The file may be read by planning, named by the call,
+// or be the program. Control: policy permits the caller to read the file.
 func TestRestrictedDigests(t *testing.T) {
 	t.Parallel()
 	facts := tool.Facts{Workspace: "default", Path: "rules", SandboxTier: "builtin", SandboxLevel: "none"}

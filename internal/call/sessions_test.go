@@ -23,14 +23,13 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// facts are what policy read when the last call was judged.
+// facts returns the session facts of the last evaluation.
 func (w *world) facts() tool.SessionFacts {
 	return last[evaluated](w, event.Evaluated).Request.SessionFacts
 }
 
-// TestLabelsDoNotResetASession: whatever a client calls its work, and whichever
-// method of the API it uses, it is one session. Another credential, principal or
-// kind of client has one of its own.
+// TestLabelsDoNotResetASession: a client has one session, whatever labels and API methods it
+// uses. Another credential, principal or kind of client has a separate session.
 func TestLabelsDoNotResetASession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, twoAgents)
@@ -61,8 +60,7 @@ func TestLabelsDoNotResetASession(t *testing.T) {
 	}
 }
 
-// TestUsersCountAsAgentsDo: a client with a user's credential is tainted like
-// any other.
+// TestUsersCountAsAgentsDo: a client with a user's credential becomes tainted like any other.
 func TestUsersCountAsAgentsDo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -80,8 +78,8 @@ func TestUsersCountAsAgentsDo(t *testing.T) {
 	}
 }
 
-// TestWaitingCallSeesTheFactsOfItsDecision: what happened while a call waited for
-// people counts, and their yes does not cover it.
+// TestWaitingCallSeesTheFactsOfItsDecision: events while a call waits for approval count, and
+// the approval does not cover them.
 func TestWaitingCallSeesTheFactsOfItsDecision(t *testing.T) {
 	t.Parallel()
 	for name, spoiled := range map[string]bool{"fresh facts": false, "control: old facts": true} {
@@ -102,8 +100,8 @@ func TestWaitingCallSeesTheFactsOfItsDecision(t *testing.T) {
 	}
 }
 
-// TestFactsThatNobodyReadsAreNotJudgedAgain: a call that waited is judged once
-// when no policy reads what changed.
+// TestFactsThatNobodyReadsAreNotJudgedAgain: a call that waited is evaluated only once if no
+// policy reads the changed facts.
 func TestFactsThatNobodyReadsAreNotJudgedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -120,14 +118,14 @@ func TestFactsThatNobodyReadsAreNotJudgedAgain(t *testing.T) {
 	}
 }
 
-// TestChangingFactsRefuse: a call whose answer is taken away each time that it is
-// judged is refused in the end, with a remedy, and does not run.
+// TestChangingFactsRefuse: a call whose answer becomes invalid at each evaluation is finally
+// refused, with a remedy, and does not run.
 func TestChangingFactsRefuse(t *testing.T) {
 	t.Parallel()
 	const asks = `@id("asks") forbid(principal, action == Action::"tool.execute/fs.read", resource) unless { context.approval.granted };`
 	w := newWorld(t, policies(asks))
 	flip := 0
-	w.onCurrent = func() { // each time that the call is settled
+	w.onCurrent = func() { // at each evaluation
 		flip++
 		w.reload([]string{asks, ""}[flip%2])
 	}
@@ -147,8 +145,8 @@ func TestChangingFactsRefuse(t *testing.T) {
 	w.read.Ran(t, 0)
 }
 
-// TestBytesAreReserved: what calls under way may send counts for others, and
-// what they did send when they have ended.
+// TestBytesAreReserved: the bytes that running calls may send count for other calls. After they
+// end, the bytes that they sent count instead.
 func TestBytesAreReserved(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, policies(`@waives("approval: a test") permit(principal, action == Action::"tool.execute/http.fetch", resource) when { context.session.bytes_out + 100 <= 250 };
@@ -173,7 +171,7 @@ forbid(principal, action == Action::"tool.execute/http.fetch", resource) when { 
 	for _, r := range calls {
 		r.wait()
 	}
-	w.call(fetch) // 80 were sent
+	w.call(fetch) // 80 bytes were sent
 	if f := w.facts(); f.BytesOut != 80 {
 		t.Errorf("%d bytes out", f.BytesOut)
 	}
@@ -182,8 +180,8 @@ forbid(principal, action == Action::"tool.execute/http.fetch", resource) when { 
 
 func policies(text string) func(*world) { return func(w *world) { w.options.Policies = text } }
 
-// TestRestartFindsTheSameFacts: whatever calls did, what policy reads of their
-// session is the same whether the process remembers it or folds it anew.
+// TestRestartFindsTheSameFacts: the session facts that policy reads are the same whether they
+// are in memory or computed again from the journal.
 func TestRestartFindsTheSameFacts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -206,7 +204,7 @@ func TestRestartFindsTheSameFacts(t *testing.T) {
 		}
 		if random.IntN(8) == 0 {
 			w.restart()
-			w.call(readCall()) // takes the session up again
+			w.call(readCall()) // loads the session again
 			if again := last[record.Proposed](w, event.Proposed).GatewaySession; again != id {
 				t.Fatalf("round %d: session %s after a restart, was %s", round, again, id)
 			}
@@ -214,7 +212,7 @@ func TestRestartFindsTheSameFacts(t *testing.T) {
 	}
 }
 
-// anyCall makes one call of some kind, with some end.
+// anyCall makes one random call with a random outcome.
 func (w *world) anyCall(random *rand.Rand) {
 	s := []call.Submission{
 		readCall(), runCall(), {Caller: agent, Tool: "http.fetch", Input: []byte(`{"url":"https://example.org/"}`)},
@@ -241,7 +239,7 @@ func (w *world) anyCall(random *rand.Rand) {
 	r.wait()
 }
 
-// perSession bounds the calls of a session.
+// perSession limits the calls of a session.
 func perSession(n int) func(*world) { return func(w *world) { w.perSession = n } }
 
 // TestSessionRequestsABudgetExtension: a session that has used its call budget requests an
@@ -279,7 +277,8 @@ func TestSessionRequestsABudgetExtension(t *testing.T) {
 }
 
 // TestBudgetExtensionDenied: after a denial, or without approvers, the call is refused, and the
-// error names the command that resets the budget. Calls that policy denies request no extension.
+// error names the command that resets the budget. Calls that policy denies request no
+// extension.
 func TestBudgetExtensionDenied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, perSession(1), policies(`forbid(principal, action == Action::"tool.execute/http.fetch", resource);`))
@@ -312,8 +311,8 @@ func TestBudgetExtensionWithoutApprovers(t *testing.T) {
 	}
 }
 
-// TestRequesterCannotApproveOwnExtension: with two users, the one whose session it is
-// does not let it go on. The control is the other's yes.
+// TestRequesterCannotApproveOwnExtension: with two users, the user of the session cannot
+// approve its extension. Control: the approval of the other user.
 func TestRequesterCannotApproveOwnExtension(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, perSession(1), func(w *world) { w.options.TwoUsers = true })
@@ -331,7 +330,7 @@ func TestRequesterCannotApproveOwnExtension(t *testing.T) {
 	}
 }
 
-// TestOneExtensionRequestForManyCalls: calls that wait for the same answer are one question.
+// TestOneExtensionRequestForManyCalls: calls that wait for the same answer share one question.
 func TestOneExtensionRequestForManyCalls(t *testing.T) {
 	t.Parallel()
 	for name, ballot := range map[string]approval.Ballot{"yes": yes, "no": no} {
@@ -346,7 +345,8 @@ func TestOneExtensionRequestForManyCalls(t *testing.T) {
 				}
 			}))
 		}
-		// Each of them shows its caller the question; without that a caller does not know what waits.
+		// Each of them reports the question to its caller; otherwise the caller could not find the
+		// pending approval.
 		var rec approval.Record
 		for i := range calls {
 			shown := <-asks
@@ -361,7 +361,7 @@ func TestOneExtensionRequestForManyCalls(t *testing.T) {
 				t.Errorf("%s: %+v, %v", name, o.Decision, err)
 			}
 		}
-		// One that comes after a no may be answered from memory.
+		// A call that arrives after a denial may be answered from the cached denial.
 		if n := len(w.events(event.Asked)); n != 1 {
 			t.Errorf("%s: %d asks", name, n)
 		}
@@ -379,8 +379,8 @@ func (w *world) events(code event.Code) (list []journaled) {
 	return list
 }
 
-// TestEndedSessionRestartsItsBudget: a session that a person ended takes its taint and its
-// count along; a call that waits ends in it.
+// TestEndedSessionRestartsItsBudget: taint and count of a session end with it. A call that was
+// waiting still belongs to the ended session.
 func TestEndedSessionRestartsItsBudget(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, perSession(3))

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// skilled is a world with a tool of the skill web that people are asked about.
+// skilled returns a world with a tool of the skill web. Calls of the tool need approval.
 func skilled(t *testing.T, active ...string) (*world, *gatewaytest.Probe) {
 	t.Helper()
 	d := policytest.Fetch
@@ -39,8 +39,8 @@ func (w *world) activate(active ...string) {
 	w.engine.Swap(loaded(w.t, o))
 }
 
-// TestSkillThatIsNotActive: nobody is asked about a call of it, and the journal has what
-// the gate said.
+// TestSkillThatIsNotActive: a call of an inactive skill is denied without a question, and the
+// journal contains the result of the skill gate.
 func TestSkillThatIsNotActive(t *testing.T) {
 	t.Parallel()
 	w, probe := skilled(t)
@@ -74,8 +74,8 @@ func TestSkillThatIsNotActive(t *testing.T) {
 	}
 }
 
-// TestSkillQuarantinedMeanwhile: a call that waits, or that was just approved, does not
-// run once its skill is active no more.
+// TestSkillQuarantinedMeanwhile: a waiting or approved call does not run after its skill became
+// inactive.
 func TestSkillQuarantinedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -96,7 +96,7 @@ func TestSkillQuarantinedMeanwhile(t *testing.T) {
 			}
 			w.vote(bob, rec, yes)
 			if c.waiting {
-				r.leave() // the yes is not enough any more, and the call would go on waiting
+				r.leave() // the approval is no longer enough, and the call would keep waiting
 			}
 			o, err := r.wait()
 			barred := c.waiting || c.after

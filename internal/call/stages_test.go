@@ -17,7 +17,7 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// trace is the order in which the stages were entered.
+// trace records the order in which the stages were entered.
 type trace struct {
 	mu    sync.Mutex
 	steps []string
@@ -29,7 +29,7 @@ func (t *trace) add(step string) {
 	t.steps = append(t.steps, step)
 }
 
-// take returns the steps so far and forgets them.
+// take returns the recorded steps and removes them.
 func (t *trace) take() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -38,7 +38,7 @@ func (t *trace) take() []string {
 	return steps
 }
 
-// evaluator is the engine with a trace, and fails when told to.
+// evaluator is the engine with a trace.
 type evaluator struct {
 	*policy.Engine
 	trace *trace
@@ -95,7 +95,7 @@ func (d *dispatcher) Run(ctx context.Context, c *dispatch.Decided) tool.Report {
 	return d.Router.Run(ctx, c)
 }
 
-// notary is the notary with a trace, and fails when told to.
+// notary is the notary with a trace; fail makes it fail.
 type notary struct {
 	*attest.Notary
 	trace *trace
@@ -121,19 +121,19 @@ func (n *notary) Sign(ctx context.Context, e attest.Execution) (attest.Envelope,
 	return n.Notary.Sign(ctx, e)
 }
 
-// ledger is the store's ledger with a trace; it fails entries that hold an
-// event with one of the codes.
+// ledger is the store's ledger with a trace. It fails entries that contain an event with one of
+// the codes.
 type ledger struct {
 	call.Ledger
 	trace *trace
 
 	mu     sync.Mutex
 	failOn []event.Code
-	// after is called once an entry with the code is durable.
+	// after is called when an entry with the code is durable.
 	after map[event.Code]func()
-	// readErr fails what is read.
+	// readErr makes reads fail.
 	readErr error
-	// refuse, unless nil, may fail any entry.
+	// refuse, unless nil, can make any entry fail.
 	refuse func() error
 }
 
@@ -151,14 +151,15 @@ func (l *ledger) Claimed(ctx context.Context, p access.Principal, key string) (c
 	return l.Ledger.Claimed(ctx, p, key)
 }
 
-// fail makes entries with one of the codes fail; none mends the ledger.
+// fail makes entries with one of the codes fail; no codes end the failure.
 func (l *ledger) fail(codes ...event.Code) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.failOn = codes
 }
 
-// refusing sets what may fail any write of ledger and approvals; nil ends it.
+// refusing sets a function that can make any write of ledger and approvals fail; nil removes
+// it.
 func (w *world) refusing(fn func() error) {
 	w.ledger.mu.Lock()
 	w.ledger.refuse = fn
@@ -191,13 +192,13 @@ func (l *ledger) Record(ctx context.Context, e call.Entry) (int64, error) {
 	return seq, err
 }
 
-// store is the approvals' store; it fails when told to.
+// store is the approval store; fail makes it fail.
 type store struct {
 	approval.Store
 
 	mu  sync.Mutex
 	err error
-	// refuse, unless nil, may fail any update.
+	// refuse, unless nil, can make any update fail.
 	refuse func() error
 }
 
@@ -220,7 +221,7 @@ func (s *store) Update(ctx context.Context, fn func(approval.Tx) error) error {
 	return s.Store.Update(ctx, fn)
 }
 
-// words are the codes in a trace.
+// words are the names of the codes in a trace.
 var words = map[event.Code]string{
 	event.Proposed: "proposed", event.Refused: "refused", event.Evaluated: "evaluated", event.Decided: "decided",
 	event.Attested: "attested", event.Ambiguous: "ambiguous",

@@ -15,9 +15,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestRevokedCallerCannotContinue: a credential that is revoked while its call waits cannot decide,
-// start or commit anything, even if the call has an idempotency key and continues without its
-// client.
+// TestRevokedCallerCannotContinue: a call whose credential is revoked while it waits cannot
+// decide, start or commit. This also holds for a call with an idempotency key that continues
+// without its client.
 func TestRevokedCallerCannotContinue(t *testing.T) {
 	t.Parallel()
 	revoke := func(w *world, c access.Caller) { w.revoked.Store(c.DeviceID, true) }
@@ -86,8 +86,8 @@ func TestRevokedCallerCannotContinue(t *testing.T) {
 	}
 }
 
-// A call that never started because its credential ended is made when the same principal
-// sends it again with another one.
+// A call that never started because its credential was revoked runs if the same principal
+// repeats it with another credential.
 func TestRevokedCallIsRetriedWithAnotherCredential(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -103,8 +103,8 @@ func TestRevokedCallIsRetriedWithAnotherCredential(t *testing.T) {
 	w.read.Ran(t, 1)
 }
 
-// The end of what agents may do ends all of their calls, whatever they wait for and
-// although no client waits for them; each end is in the journal. Calls of others go on.
+// All calls of agents that lose their permissions end, whatever the calls wait for and even
+// without a connected client. The journal records each end. Calls of other principals continue.
 func TestEndCallers(t *testing.T) {
 	t.Parallel()
 	const agents, each, asking = 5, 200, 20
@@ -124,7 +124,7 @@ func TestEndCallers(t *testing.T) {
 	for i := range agents * each {
 		s := readCall()
 		if i/agents < asking {
-			s = runCall() // which waits for people
+			s = runCall() // a call that waits for an approval
 		}
 		s.Caller.Principal, s.IdempotencyKey = access.Agent(fmt.Sprintf("a%d", i%agents)), fmt.Sprintf("key-%d", i)
 		if r := w.begin(s); i/agents < asking {

@@ -46,8 +46,8 @@ func TestReceivedDataTaintsTheRun(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNamed: who approves sees which secrets a call may use, and so
-// does whoever reads its attestation.
+// TestSecretsAreNamed: the prompt and the attestation contain the names of the secrets that a
+// call may use.
 func TestSecretsAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

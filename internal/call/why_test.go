@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// ticket wants to know why before a program is asked about.
+// ticket requires a reason before the approval of a program is requested.
 const ticket = `@id("why.ticket") @ask_reason("Which ticket?") forbid (principal, action == Action::"tool.execute/process.run", resource) unless { context.approval.granted };`
 
 func withTicket(w *world) {
@@ -28,8 +28,8 @@ func submissionWithReason(why string) call.Submission {
 	return s
 }
 
-// Nobody is asked without the reason that a policy wants, and the caller is told which
-// one and how it is given.
+// No approval is requested without the reason that a policy requires. The error contains the
+// question, and how to give the reason.
 func TestNoAskWithoutAReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withTicket)
@@ -63,8 +63,8 @@ func TestNoAskWithoutAReason(t *testing.T) {
 	}
 }
 
-// Control: with a reason people are asked, who see it; it is journaled with the ask and
-// no part of the call; without the policy nobody has to give one.
+// Control: with a reason, an approval is requested that displays it. The reason is journaled
+// with the ask and is not part of the call. Without the policy no reason is required.
 func TestAskWithAReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withTicket)
@@ -104,7 +104,7 @@ func TestAskWithAReason(t *testing.T) {
 	}
 }
 
-// A yes to one reason is none to another.
+// An approval for one reason does not cover another.
 func TestReasonsAreNotMerged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withTicket)
@@ -138,8 +138,8 @@ func TestReasonIsBoundedAndAFact(t *testing.T) {
 	r.leave()
 }
 
-// A yes that stands asks nobody and needs no reason; the retry of a key is the same call
-// with the same reason only.
+// A grant covers the call without a question or a reason. A retry of a key is the same call
+// only with the same reason.
 func TestGrantNeedsNoReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withTicket)
@@ -157,8 +157,8 @@ func TestGrantNeedsNoReason(t *testing.T) {
 	}
 }
 
-// What people make of a call keeps the reason of its requester, and wants one as the
-// call itself does.
+// A call that an approver edited keeps the reason of its requester, and requires one like the
+// original call.
 func TestEditKeepsTheReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withCarol)

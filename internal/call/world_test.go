@@ -28,7 +28,7 @@ import (
 
 var errDisk = errors.New("the disk is full")
 
-// secretTool takes a secret at declared places.
+// secretTool is a tool with secrets at declared paths of its input.
 var secretTool = tool.Descriptor{
 	Name: "vault.put", Title: "Put a secret", Executor: tool.Builtin, ReadOnly: true,
 	Capabilities: []tool.Capability{tool.FilesystemRead}, SecretPaths: []string{"/value", "/nested/token"},
@@ -42,11 +42,11 @@ type world struct {
 	db     *sqlite.DB
 	path   string
 	engine *policy.Engine
-	// ring is the vault that the store has its keys from.
+	// ring is the vault that provides the store's keys.
 	ring atresttest.Ring
 
 	read, run, fetch, secret *gatewaytest.Probe
-	// more are tools beside those.
+	// more are additional tools.
 	more []tool.Runnable
 
 	trace   trace
@@ -55,14 +55,14 @@ type world struct {
 	notary  *notary
 	options policytest.Options
 	limits  approval.Limits
-	// budget is that of a run, perSession that of other calls.
+	// budget limits the calls of a run, perSession the other calls of a session.
 	budget, perSession int
 	idle               time.Duration
-	// onCurrent is the evaluator's.
+	// onCurrent is called by the evaluator.
 	onCurrent func()
-	// revoked are devices that may no longer act.
+	// revoked are the devices that may no longer act.
 	revoked sync.Map
-	// log is what the pipeline logged.
+	// log contains the log entries of the pipeline.
 	log gatewaytest.Log
 
 	*gatewaytest.Gateway
@@ -80,7 +80,7 @@ func (w *world) standing(c access.Caller) error {
 	return nil
 }
 
-// newWorld starts a gateway; setup may change it before.
+// newWorld starts a gateway. The setup functions can change the world first.
 func newWorld(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
 	w := &world{
@@ -99,8 +99,8 @@ func newWorld(t *testing.T, setup ...func(*world)) *world {
 	return w
 }
 
-// sets are the policy sets that were loaded, by their options: with the race
-// detector, loading takes longer than most tests. Sets never change.
+// sets caches the loaded policy sets by their options, because loading under the race detector
+// takes longer than most tests. Sets never change.
 var sets sync.Map
 
 func loaded(t *testing.T, o policytest.Options) *policy.Set {
@@ -114,7 +114,7 @@ func loaded(t *testing.T, o policytest.Options) *policy.Set {
 	return set
 }
 
-// start builds the stages over the store, as a start of the daemon does.
+// start builds the stages over the store, like a start of the daemon.
 func (w *world) start() {
 	w.t.Helper()
 	w.ledger = &ledger{Ledger: sqlite.NewCalls(w.db), trace: &w.trace}
@@ -126,14 +126,14 @@ func (w *world) start() {
 	})
 }
 
-// between puts the wrappers before the stages.
+// between wraps the stages.
 func (w *world) between(g *gatewaytest.Gateway, c *call.Config) {
 	c.Evaluator, c.Approver = &evaluator{w.engine, &w.trace, w.onCurrent}, &approver{g.Desk, &w.trace}
 	c.Dispatcher, c.Ledger = &dispatcher{g.Router, &w.trace}, w.ledger
 }
 
-// restart ends the desk and starts all stages on the same store, like a daemon that was killed and
-// started again; open calls are closed.
+// restart stops the desk and starts all stages on the same store, like a daemon that was killed
+// and started again. Open calls are closed.
 func (w *world) restart() (ambiguous int) {
 	w.t.Helper()
 	w.StopDesk()
@@ -149,14 +149,13 @@ func (w *world) reload(policies string) {
 	w.engine.Swap(loaded(w.t, o))
 }
 
-// The callers.
 var (
 	agent = gatewaytest.Agent
 	alice = gatewaytest.Person(policytest.Alice, access.RoleOwner)
 	bob   = gatewaytest.Person(policytest.Bob, access.RoleOperator)
 )
 
-// member is one more operator.
+// member returns an additional operator.
 func member(name string) access.Member {
 	return access.Member{Principal: access.User(name), Roles: []access.Role{access.RoleOperator}, CreatedAt: policytest.Now}
 }
@@ -169,7 +168,7 @@ func runCall() call.Submission {
 	return call.Submission{Caller: agent, Tool: "process.run", Input: []byte(`{"argv":["make"]}`), Run: "run-1"}
 }
 
-// running is a call under way.
+// running is a call in progress.
 type running struct {
 	t      *testing.T
 	hook   func(call.Event)
@@ -184,7 +183,7 @@ type running struct {
 	err     error
 }
 
-// begin submits a call on a goroutine of its own.
+// begin submits a call in a new goroutine.
 func (w *world) begin(s call.Submission) *running { return w.beginWith(s, nil) }
 
 // beginWith is begin with a hook that receives every event before the call continues.
@@ -214,7 +213,7 @@ func (r *running) observe(e call.Event) {
 	}
 }
 
-// asked returns the record that the call asks with.
+// asked returns the approval record that the call requests.
 func (r *running) asked() approval.Record {
 	r.t.Helper()
 	select {
@@ -234,7 +233,7 @@ func (r *running) wait() (call.Outcome, error) {
 	return r.outcome, r.err
 }
 
-// kinds names the events that the client saw.
+// kinds lists the kinds of the events that the client received.
 func (r *running) kinds() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -286,7 +285,7 @@ var (
 	no  = approval.Ballot{Reason: "not today"}
 )
 
-// journaled is one event as it is stored.
+// journaled is one stored event.
 type journaled struct {
 	Seq                          int64
 	Code                         event.Code
@@ -326,7 +325,7 @@ func (w *world) wantJournal(after int64, want ...event.Code) {
 	}
 }
 
-// blob returns stored content by its digest, nil when there is none.
+// blob returns stored content by its digest, or nil if there is none.
 func (w *world) blob(digest string) []byte {
 	w.t.Helper()
 	content, err := w.db.Blob(w.t.Context(), digest)

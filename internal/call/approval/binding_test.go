@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// flips changes each bound field of the usual ask, and only it.
+// flips changes each bound field of the default ask, and only that field.
 var flips = map[string]func(*approval.Ask){
 	"principal": func(a *approval.Ask) {
 		a.Proposal.Caller.Principal, a.Plan.Binding.Principal = access.Agent("other"), "agent:other"
@@ -36,8 +36,8 @@ var flips = map[string]func(*approval.Ask){
 	"elsewhere":              func(a *approval.Ask) { a.Plan.Binding.Elsewhere = true },
 }
 
-// covered reports whether an approval of the usual call, unused, serves a call
-// with one field flipped.
+// covered reports whether an unused approval of the default call covers a call with one changed
+// field.
 func covered(t *testing.T, flip func(*approval.Ask), protected bool) bool {
 	t.Helper()
 	d := approvaltest.NewDesk(t)
@@ -68,14 +68,14 @@ func TestApprovalDoesNotCoverAnotherCall(t *testing.T) {
 			if covered(t, flip, true) {
 				t.Errorf("an approval of one call was used for one that differs in %s", field)
 			}
-			// Negative control, where the caller is the same: without the
-			// digest in the key, the other call is served.
+			// Negative control, for flips with the same caller: without the digest in the key, the
+			// approval covers the other call.
 			if field != "principal" && field != "on_behalf_of" && !covered(t, flip, false) {
 				t.Errorf("the test cannot see a missing check of %s", field)
 			}
 		})
 	}
-	// Positive control: the same call is served.
+	// Positive control: the approval covers the same call.
 	if !covered(t, func(*approval.Ask) {}, true) {
 		t.Error("the same call again was not served by the unused approval")
 	}
@@ -95,7 +95,7 @@ func TestExactGrantDoesNotCoverAnotherCall(t *testing.T) {
 	}
 }
 
-// A pending record is not joined by a call that differs.
+// A call that differs does not join a pending record.
 func TestPendingIsNotSharedAcrossCalls(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)

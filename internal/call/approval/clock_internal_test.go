@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestClockNeverGoesBack follows the clock itself through jumps.
+// TestClockNeverGoesBack follows the clock through jumps of the wall clock.
 func TestClockNeverGoesBack(t *testing.T) {
 	t.Parallel()
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -6,8 +6,8 @@ import (
 	"palyra/internal/call/approval"
 )
 
-// TestSealed: what people are shown of files is sealed in the store, also where the question is
-// about the gateway, and is so still when only the outline of a record could be read.
+// TestSealed: prompts with file content are sealed in the store, also in a question about the
+// gateway that has a workspace. Decoding only the outline of a record preserves this.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -94,7 +94,7 @@ func TestWhoMayNotDecide(t *testing.T) {
 	_, err = d.Decide(t.Context(), alice, own.ID, yes)
 	wantReason(t, err, reason.PermissionDenied)
 	wantState(t, d.Desk, own.ID, approval.Pending)
-	// Control: another user may.
+	// Control: another user may decide.
 	decide(t, d, bob, own.ID, yes)
 
 	_, err = d.Decide(t.Context(), alice, "01J00000000000000000000000", yes)
@@ -121,7 +121,7 @@ func TestJudgeErrorKeepsNoVote(t *testing.T) {
 	if rec = wantState(t, d.Desk, rec.ID, approval.Pending); len(rec.Votes) != 0 {
 		t.Errorf("%d votes kept", len(rec.Votes))
 	}
-	// A veto needs no ruling.
+	// A denial needs no ruling.
 	decide(t, d, alice, rec.ID, no)
 }
 
@@ -176,7 +176,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// A vote after the deadline loses even when the timer has not fired.
+// A vote after the deadline is refused even if the timer has not fired.
 func TestLateVoteLosesWithoutTimer(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -212,7 +212,7 @@ func TestTimeoutIsClamped(t *testing.T) {
 	})
 }
 
-// An ask that names no time waits as long as the desk says.
+// An ask without a timeout waits for the desk's default.
 func TestDefaultTimeout(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{Timeout: 3 * time.Minute})
@@ -241,7 +241,7 @@ func TestUnusedAllowExpires(t *testing.T) {
 		if count(d.Store, event.Decided) != 0 {
 			t.Error("an expired approval decided a call")
 		}
-		// An answer that ran out is no denial: the same call may ask again.
+		// An expired answer is not a denial: the same call may ask again.
 		_, rec := waiting(t, d)
 		if rec.ID == a.ApprovalID() {
 			t.Error("the expired record was joined")

@@ -19,7 +19,7 @@ var (
 	no    = approval.Ballot{Reason: "use the staging host"}
 )
 
-// waiting begins to wait for an ask and returns the record when it is there.
+// waiting starts to wait for an ask and returns its record.
 func waiting(t *testing.T, d *approvaltest.Desk, changes ...func(*approval.Ask)) (*approvaltest.Pending, approval.Record) {
 	t.Helper()
 	p := approvaltest.Resolve(d.Desk, approvaltest.Ask(t, changes...))
@@ -41,7 +41,7 @@ func decide(t *testing.T, d *approvaltest.Desk, c access.Caller, id string, b ap
 	return rec
 }
 
-// allowed asks, says yes and returns the answer.
+// allowed asks, approves and returns the answer.
 func allowed(t *testing.T, d *approvaltest.Desk, b approval.Ballot, changes ...func(*approval.Ask)) approval.Answer {
 	t.Helper()
 	p, rec := waiting(t, d, changes...)
@@ -87,7 +87,7 @@ func count(m *approvaltest.Memory, code event.Code) int {
 	return n
 }
 
-// bubble runs a test with a clock of its own.
+// bubble runs a test with a fake clock.
 func bubble(t *testing.T, test func(*testing.T)) {
 	t.Helper()
 	synctest.Test(t, test)

@@ -1,8 +1,7 @@
 package approval
 
-// IgnoreCallDigest switches off what keeps an approval to its call, for
-// negative controls: any call of the same caller and session then counts as
-// identical.
+// IgnoreCallDigest disables the check that binds an approval to its call, for negative
+// controls. Any call of the same caller and session then counts as identical.
 func (d *Desk) IgnoreCallDigest() {
 	d.key = func(a Ask) callKey {
 		k := keyOf(a)
@@ -24,10 +23,10 @@ func (d *Desk) Held() (open, runs, cooled, grants int) {
 		len(d.cool.asks), len(d.grants.byID) + len(d.grants.seen) + len(d.grants.byOwner) + len(d.due.byID)
 }
 
-// Transition is transition, and Step what it takes.
+// Transition is transition, and Step is its argument.
 var Transition = transition
 
-// Step is one transition for tests.
+// Step is one transition of a record.
 type Step = step
 
 // NewStep returns a step without events.

@@ -39,7 +39,7 @@ func TestFreeze(t *testing.T) {
 	wantReason(t, err, reason.GatewayFrozen)
 	_, err = d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
 	wantReason(t, err, reason.GatewayFrozen)
-	decide(t, d, alice, pending.ID, yes) // people may go on answering
+	decide(t, d, alice, pending.ID, yes) // approvers may continue to answer
 	<-p.Done
 	if n := count(d.Store, event.Decided); n != 0 {
 		t.Errorf("%d decided", n)

@@ -15,8 +15,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// mintGrant lets alice answer an ask with a standing scope, consumes the
-// approval and returns the grant's id.
+// mintGrant makes alice approve an ask with a standing scope. It consumes the approval and
+// returns the grant's id.
 func mintGrant(t *testing.T, d *approvaltest.Desk, b approval.Ballot, changes ...func(*approval.Ask)) string {
 	t.Helper()
 	a := allowed(t, d, b, changes...)
@@ -101,7 +101,7 @@ func TestSessionGrantStaysInItsSession(t *testing.T) {
 	if !found(t, d, approvaltest.Ask(t)) || found(t, d, approvaltest.Ask(t, otherSession)) {
 		t.Error("a session grant does not hold in its session, or holds in another")
 	}
-	// Control: a timeboxed one holds in both.
+	// Control: a timeboxed grant applies in both sessions.
 	d = approvaltest.NewDesk(t)
 	mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
 	if !found(t, d, approvaltest.Ask(t)) || !found(t, d, approvaltest.Ask(t, otherSession)) {
@@ -137,7 +137,7 @@ func TestIdleSessionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{SessionIdle: time.Hour})
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
-		for range 5 { // activity keeps it alive
+		for range 5 { // activity extends it
 			time.Sleep(45 * time.Minute)
 			if !found(t, d, approvaltest.Ask(t)) {
 				t.Fatal("an active session ended")
@@ -193,7 +193,7 @@ func TestBroadGrantNeedsPermission(t *testing.T) {
 	_, rec := waiting(t, d)
 	_, err := d.Decide(t.Context(), alice, rec.ID, broad)
 	wantReason(t, err, reason.PermissionDenied)
-	decide(t, d, bob, rec.ID, broad) // control: with it, it works
+	decide(t, d, bob, rec.ID, broad) // control: with the permission, it succeeds
 }
 
 func TestUsesAreCounted(t *testing.T) {
@@ -213,7 +213,7 @@ func TestUsesAreCounted(t *testing.T) {
 	}
 }
 
-// A revoke beats a call that was decided and is queued.
+// A revocation stops a decided call that is still queued.
 func TestRevokeBeatsQueuedDispatch(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
@@ -267,7 +267,7 @@ func TestEndSession(t *testing.T) {
 	}
 }
 
-// A grant's uses say which call each was.
+// Each use of a grant is journaled with its call.
 func TestGrantUseNamesItsCall(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)

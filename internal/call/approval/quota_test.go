@@ -31,7 +31,7 @@ func TestRateOfNewRecords(t *testing.T) {
 		_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(20, "r1"))), nil)
 		wantReason(t, err, reason.ApprovalLimit)
 		waiting(t, d, numbered(20, "r2")) // control: another run may
-		waiting(t, d, numbered(3, "r1"))  // joining is not asking
+		waiting(t, d, numbered(3, "r1"))  // joining a pending ask does not count as an ask
 		time.Sleep(time.Minute)
 		waiting(t, d, numbered(20, "r1"))
 	})
@@ -52,7 +52,7 @@ func TestPendingPerRun(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(50, "r1"))), nil)
 		wantReason(t, err, reason.ApprovalLimit)
-		last.Leave(nil) // one less, and there is room again
+		last.Leave(nil) // one slot is free again
 		<-last.Done
 		waiting(t, d, numbered(50, "r1"))
 	})
@@ -113,8 +113,8 @@ func TestExpiredAskCoolsDown(t *testing.T) {
 	})
 }
 
-// TestExpiredAskOfAPerson: a question that nobody answered is asked again when a person calls
-// again, and a denial is not.
+// TestExpiredAskOfAPerson: after an ask expires unanswered, a repeated call by a person asks
+// again. After a denial it does not.
 func TestExpiredAskOfAPerson(t *testing.T) {
 	t.Parallel()
 	person := func(a *approval.Ask) {
@@ -149,8 +149,8 @@ func TestCooldownDisabled(t *testing.T) {
 	}
 }
 
-// flood asks 600 things within ten seconds, each under a run and a session of
-// its own, and returns how many people were asked.
+// flood submits 600 asks within ten seconds, each in a separate run and session. It returns how
+// many reached approvers.
 func flood(t *testing.T, d *approvaltest.Desk, by string) (asked int) {
 	t.Helper()
 	for n := range 600 {
@@ -162,7 +162,7 @@ func flood(t *testing.T, d *approvaltest.Desk, by string) (asked int) {
 		select {
 		case <-p.Records:
 			asked++
-			p.Leave(nil) // what waits is not the bound here
+			p.Leave(nil) // pending asks are not the limit under test
 		case out := <-p.Done:
 			wantReason(t, out.Err, reason.ApprovalLimit)
 		}
@@ -170,8 +170,8 @@ func flood(t *testing.T, d *approvaltest.Desk, by string) (asked int) {
 	return asked
 }
 
-// TestLabelsDoNotRaiseTheAskLimit: a client chooses the names of its runs and sessions, and does
-// not get more approval requests by it.
+// TestLabelsDoNotRaiseTheAskLimit: a client chooses the names of its runs and sessions, and
+// gets no additional approval requests from new names.
 func TestLabelsDoNotRaiseTheAskLimit(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestLabelsDoNotRaiseTheAskLimit(t *testing.T) {
 		if asked := flood(t, d, "builder"); asked != 60 {
 			t.Errorf("%d of 600 asks reached people, want 60", asked)
 		}
-		// Nobody else pays for it, and a minute later it may ask again.
+		// Other callers are not affected, and after a minute the caller may ask again.
 		waiting(t, d, numbered(1, "r1"), func(a *approval.Ask) {
 			a.Proposal.Caller.Principal, a.Plan.Binding.Principal = access.Agent("honest"), "agent:honest"
 		})
@@ -188,8 +188,8 @@ func TestLabelsDoNotRaiseTheAskLimit(t *testing.T) {
 	})
 }
 
-// TestLabelsControl is the negative control: without the bound per principal
-// all of the flood reaches people.
+// TestLabelsControl is the negative control: without the limit per principal, the whole flood
+// reaches approvers.
 func TestLabelsControl(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -200,7 +200,7 @@ func TestLabelsControl(t *testing.T) {
 	})
 }
 
-// TestRateLimitSurvivesRestart: a restart gives no further asks either.
+// TestRateLimitSurvivesRestart: a restart does not reset the rate limit.
 func TestRateLimitSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

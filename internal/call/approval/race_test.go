@@ -17,8 +17,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// race runs every function at once and returns how many won; each loser must
-// have a conflict of one of the reasons.
+// race runs all functions concurrently and returns how many succeeded. Each of the others must
+// return a conflict with one of the reasons.
 func race(t *testing.T, losses []reason.Code, contenders ...func() error) (winners int) {
 	t.Helper()
 	var won atomic.Int64
@@ -76,8 +76,8 @@ func TestDoubleDecide(t *testing.T) {
 	}
 }
 
-// careless is a store without compare-and-swap: what a unit reads is what the
-// record was when it was created, and whatever it writes goes through.
+// careless is a store without compare-and-swap: a unit reads each record in its initial state,
+// and every write succeeds.
 type careless struct {
 	*approvaltest.Memory
 
@@ -134,7 +134,7 @@ func (t carelessTx) RewriteRecord(r *approval.Record, _ approval.State, _ int64)
 	return t.Tx.RewriteRecord(r, now.State, now.Version)
 }
 
-// Negative control: without compare-and-swap the race above has many winners.
+// Negative control: without compare-and-swap, several contenders of the race above succeed.
 func TestDoubleDecideWithoutCompare(t *testing.T) {
 	t.Parallel()
 	store := &careless{Memory: approvaltest.NewMemory(), first: map[string]approval.Record{}}
@@ -161,8 +161,8 @@ func TestCancelVersusDecide(t *testing.T) {
 	}
 }
 
-// editVersusDecide has some change the call while others say yes to what they were
-// shown, and returns how many of them all won first, and what the record then is.
+// editVersusDecide edits the call while others approve the displayed version. It returns how
+// many of them succeeded first, and the resulting record.
 func editVersusDecide(t *testing.T, d *approval.Desk, round int) (winners int, after approval.Record) {
 	run := func(a *approval.Ask) { a.Proposal.Run = fmt.Sprint("run", round) }
 	p := approvaltest.Resolve(d, approvaltest.Ask(t, run))
@@ -193,8 +193,8 @@ func editVersusDecide(t *testing.T, d *approval.Desk, round int) (winners int, a
 	return winners, after
 }
 
-// A call is changed while people answer it: whoever is first wins, and no yes stands on
-// what its voter was not shown.
+// The first of an edit and a concurrent vote succeeds. No approval covers a version that the
+// voter was not shown.
 func TestEditVersusDecide(t *testing.T) {
 	t.Parallel()
 	edited, allowed := 0, 0
@@ -210,7 +210,7 @@ func TestEditVersusDecide(t *testing.T) {
 	t.Logf("the edit won %d times, a vote %d times", edited, allowed)
 }
 
-// Negative control: without compare-and-swap both win.
+// Negative control: without compare-and-swap both succeed.
 func TestEditVersusDecideWithoutCompare(t *testing.T) {
 	t.Parallel()
 	store := &careless{Memory: approvaltest.NewMemory(), first: map[string]approval.Record{}}
@@ -220,7 +220,7 @@ func TestEditVersusDecideWithoutCompare(t *testing.T) {
 	}
 }
 
-// The caller hangs up while a person decides.
+// The caller may disconnect while an approver decides.
 func TestLeaveVersusDecide(t *testing.T) {
 	t.Parallel()
 	for range rounds {
@@ -270,7 +270,7 @@ func TestDecideVersusExpiry(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			d := approvaltest.NewDesk(t)
 			p, rec := waiting(t, d, func(a *approval.Ask) { a.Timeout = time.Minute })
-			// Just before, at, and just after the deadline.
+			// The time is just before, at, or just after the deadline.
 			time.Sleep(time.Until(rec.ExpiresAt) + time.Duration(n%3-1)*time.Microsecond)
 			winners := race(t, []reason.Code{reason.ApprovalConflict},
 				decider(d.Desk, "alice", rec.ID, yes), decider(d.Desk, "bob", rec.ID, yes))
@@ -304,7 +304,7 @@ func TestConcurrentVotersAllCount(t *testing.T) {
 	}
 }
 
-// A grant revoked while it is used: uses and the revoke come in one order.
+// Uses of a grant and its concurrent revocation have one order.
 func TestRevokeGrantVersusUse(t *testing.T) {
 	t.Parallel()
 	for range rounds {

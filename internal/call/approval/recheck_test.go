@@ -10,7 +10,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// What may happen between the decision and the start of a call by an approval.
+// TestRecheckOfApproval covers the events that can happen between the decision and the start of
+// an approved call.
 func TestRecheckOfApproval(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
@@ -31,7 +32,7 @@ func TestRecheckOfApproval(t *testing.T) {
 	wantReason(t, d.Recheck(t.Context(), approval.Answer{}), reason.PermitRefused)
 }
 
-// Revoking the grant that the votes minted stops the call they were cast for.
+// Revoking a grant stops the call whose votes created it.
 func TestRevokedGrantStopsItsFirstCall(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
@@ -45,7 +46,7 @@ func TestRevokedGrantStopsItsFirstCall(t *testing.T) {
 	wantReason(t, d.Recheck(t.Context(), a), reason.ApprovalRevoked)
 }
 
-// A grant whose time is up between the decision and the start starts nothing.
+// A call does not start if its grant expired between the decision and the start.
 func TestRecheckOfEndedGrant(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -58,7 +59,7 @@ func TestRecheckOfEndedGrant(t *testing.T) {
 	})
 }
 
-// Nothing was asked, so nothing can be used up; only a freeze stops the call.
+// An answer of NotNeeded cannot be consumed; only a freeze stops its call.
 func TestNotNeededIsNotConsumed(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)

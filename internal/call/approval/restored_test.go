@@ -12,8 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// restored ends what a store holds, an hour from now: later than any deadline that
-// is compared when late is true.
+// restored ends the contents of a store, as of the given time from now.
 func restored(t *testing.T, store *approvaltest.Memory, after time.Duration) (approval.RestoredEnds, error) {
 	t.Helper()
 	return approval.EndRestored(t.Context(), store, approval.Restored{
@@ -24,8 +23,8 @@ func restored(t *testing.T, store *approvaltest.Memory, after time.Duration) (ap
 	})
 }
 
-// Nothing that people said before the backup lets a call run after the restore, and
-// all of it ends in one unit, or none.
+// No approval, grant or pending question from before the backup allows a call after the
+// restore. All of them end in one unit, or none.
 func TestEndRestored(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
@@ -74,7 +73,8 @@ func TestEndRestored(t *testing.T) {
 	}
 }
 
-// What had run out when the gateway was restored has run out, and holds nothing up.
+// An approval or grant that expired before the restore stays expired, and does not block the
+// restore.
 func TestEndRestoredLate(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)

@@ -32,20 +32,20 @@ func TestSecretsAreNotInTheRecord(t *testing.T) {
 	if !slices.Equal(stored.Prompt.Redacted, []string{"/token"}) {
 		t.Errorf("redacted %v", stored.Prompt.Redacted)
 	}
-	// The Judge still has it, and the digest is of the real call.
+	// The judge receives the full request, and the digest covers the real call.
 	if string(stored.Request) != `{"args":{"token":"hunter2"}}` {
 		t.Errorf("request %s", stored.Request)
 	}
 }
 
-// key has the form of an AWS access key. It stands for one that nobody declared.
+// key has the form of an AWS access key. It represents an undeclared secret.
 const key = "AKIAIOSFODNN7EXAMPLE"
 
-// formless is a secret that has no known form.
+// formless is a secret without a known form.
 const formless = "hunter2-hunter2"
 
-// writesKey makes the ask one that writes a file with a key in it, and names
-// the key wherever a tool could.
+// writesKey turns the ask into one that writes a file with a key in it. The key occurs in every
+// place that a tool can fill.
 func writesKey(a *approval.Ask) {
 	a.Proposal.Tool.Name, a.Plan.Binding.Tool = "fs.write", "fs.write"
 	a.Proposal.Input = json.RawMessage(`{"content":"id = ` + key + `\n","` + key + `":1,"path":".env"}`)
@@ -60,7 +60,7 @@ func writesKey(a *approval.Ask) {
 	a.Request = json.RawMessage(`{"args":` + string(a.Proposal.Input) + `}`)
 }
 
-// leaks names the places where anybody could read the key.
+// leaks returns the places where the key is readable.
 func leaks(t *testing.T, d *approvaltest.Desk, shown approval.Record) []string {
 	t.Helper()
 	var where []string
@@ -98,7 +98,7 @@ func TestKeysAreRedacted(t *testing.T) {
 	decide(t, d, alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: approval.MatchSubject})
 	out := <-p.Done
 	must.Do(t, errors.Join(out.Err, d.Consume(t.Context(), out.Answer)))
-	// One more, so that the prompt shows what differs from the last.
+	// A second ask makes the prompt display the difference from the last one.
 	_, rec = waiting(t, d, writesKey, func(a *approval.Ask) { a.Plan.Binding.Cwd = "default:other/" + key })
 	if where := leaks(t, d, rec); len(where) > 0 {
 		t.Errorf("the key is in %v", where)
@@ -112,14 +112,14 @@ func TestKeysAreRedacted(t *testing.T) {
 	if len(rec.Prompt.Differs) != 1 || rec.Prompt.Differs[0].Field != "cwd" {
 		t.Errorf("differs %v", rec.Prompt.Differs)
 	}
-	// A prompt that says nothing secret has no such note.
+	// A prompt without a secret has no such note.
 	_, plain := waiting(t, d)
 	if len(plain.Prompt.Notes) != 0 {
 		t.Errorf("notes of a call without a secret: %q", plain.Prompt.Notes)
 	}
 }
 
-// Negative control: what has no known form is not hidden, and leaks sees it.
+// Negative control: a secret without a known form is not redacted, and leaks finds it.
 func TestLeakCheckFindsLeaks(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
@@ -147,7 +147,7 @@ func TestDeskRedactsPrompts(t *testing.T) {
 	}
 }
 
-// A subject that holds a key is stored without it and still tells calls apart.
+// A subject that contains a key is stored without it and still distinguishes calls.
 func TestSubjectWithKey(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
@@ -164,7 +164,7 @@ func TestSubjectWithKey(t *testing.T) {
 	}
 }
 
-// Whatever closes a record takes the request, with its plaintext arguments, away.
+// Every closed record has lost its request, which contains the plaintext arguments.
 func TestClosedRecordHasNoRequest(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

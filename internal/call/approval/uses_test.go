@@ -31,7 +31,7 @@ func TestGrantUseLimit(t *testing.T) {
 		return a
 	}
 	use(d)
-	d = approvaltest.NewDeskOn(t, store, approval.Limits{}) // as after a restart
+	d = approvaltest.NewDeskOn(t, store, approval.Limits{}) // like a restart
 	if !found(t, d, approvaltest.Ask(t)) {
 		t.Fatal("control: with a use left it is not found")
 	}
@@ -48,13 +48,13 @@ func TestGrantUseLimit(t *testing.T) {
 	if found(t, d, approvaltest.Ask(t)) {
 		t.Error("after a restart, a grant that is used up is found")
 	}
-	// What is queued can still be stopped.
+	// A queued call can still be stopped.
 	must.Get(d.RevokeGrant(t.Context(), bob, id, "stop"))(t)
 	wantReason(t, d.Recheck(t.Context(), last), reason.ApprovalRevoked)
 }
 
-// Of calls that use the last of it at once exactly one goes through. The control
-// has room for all of them.
+// Exactly one of several concurrent calls gets the last use of a grant. Control: a grant with a
+// use for each call.
 func TestLastUseGoesToOneCall(t *testing.T) {
 	t.Parallel()
 	for most, want := range map[int64]int{1: 1, 8: 8} {
@@ -76,7 +76,7 @@ func TestLastUseGoesToOneCall(t *testing.T) {
 	}
 }
 
-// The fewest uses of several votes count, and none is no bound.
+// The smallest number of uses among several votes counts; 0 means no limit.
 func TestSmallestUseLimitWins(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ first, second, want int64 }{{3, 0, 3}, {0, 3, 3}, {5, 2, 2}, {0, 0, 0}} {
@@ -102,8 +102,8 @@ func TestUseLimits(t *testing.T) {
 	decide(t, d, alice, rec.ID, uses(approval.MaxUses)) // control
 }
 
-// For a call that runs anything, nothing wider than that very call is offered,
-// taken, or let through by a grant that another call left.
+// An approval of a call that can run arbitrary code covers only that exact call. No wider grant
+// is offered or accepted, and a wide grant of another call does not cover it.
 func TestExactScopeOnly(t *testing.T) {
 	t.Parallel()
 	anything := func(a *approval.Ask) { a.Plan.ExactOnly = "python3 runs any code that it is given" }
@@ -120,7 +120,7 @@ func TestExactScopeOnly(t *testing.T) {
 		wantState(t, d.Desk, rec.ID, approval.Pending)
 		decide(t, d, alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
 
-		// A wide grant of another call of the same subject and tool.
+		// A wide grant of another call has the same subject and tool.
 		d = approvaltest.NewDesk(t)
 		d.Judge.Set(func(j *approvaltest.Judge) { j.Broad = map[access.Principal]bool{alice.Principal: true} })
 		id := mintGrant(t, d, wide)
@@ -136,14 +136,14 @@ func TestExactScopeOnly(t *testing.T) {
 	}
 }
 
-// Offers and grants say the same of what is covered, in words.
+// Offers and grants describe their coverage in the same words.
 func TestGrantDescribesItsCoverage(t *testing.T) {
 	t.Parallel()
 	git := func(a *approval.Ask) { a.Plan.SubjectCovers = "any git command, any arguments, in workspace here" }
 	ofRun := func(a *approval.Ask) {
 		a.Proposal.Run, a.Proposal.Session = "01JNA3Q0G0RVN000000000000A", "device-1.01JNA3Q0G0RVN000000000000A"
 	}
-	// A client that names its run and its session alike may use the session for more.
+	// A client that gives its run and its session the same name may use the session for more.
 	alike := func(a *approval.Ask) { a.Proposal.Run, a.Proposal.Session = "deploy", "device-1.deploy" }
 	for _, c := range []struct {
 		scope  approval.Scope

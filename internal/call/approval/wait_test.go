@@ -87,7 +87,7 @@ func TestSiblingIsServedByTheGrant(t *testing.T) {
 				if standing {
 					t.Error("the sibling was not served by the grant")
 				}
-				p2.Leave(nil) // policy wants no standing grants: it asks again
+				p2.Leave(nil) // policy excludes standing grants: the call asks again
 				<-p2.Done
 			}
 		})
@@ -121,7 +121,7 @@ func TestUnusedAnswerServesTheRepeatedCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		a := allowed(t, d, yes)
-		// While the first call holds the answer, an identical one asks anew.
+		// An identical call asks again while the first one holds the answer.
 		p, rec := waiting(t, d)
 		if rec.ID == a.ApprovalID() {
 			t.Fatal("the answer was given to two calls at once")
@@ -172,7 +172,7 @@ func TestUnstorableExpiry(t *testing.T) {
 		if out.Answer.Allowed() {
 			t.Error("allowed")
 		}
-		time.Sleep(2 * time.Second) // it is tried again
+		time.Sleep(2 * time.Second) // the expiry is retried
 		synctest.Wait()
 		wantState(t, d.Desk, rec.ID, approval.Expired)
 	})
@@ -275,8 +275,7 @@ func TestExpiryResumesAfterRestart(t *testing.T) {
 	})
 }
 
-// TestWaiterWakesQuickly: an answer reaches the call that waits for it at once, and
-// no clock has to go on for that.
+// TestWaiterWakesQuickly: an answer reaches its waiting call immediately, without a timer.
 func TestWaiterWakesQuickly(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {

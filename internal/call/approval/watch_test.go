@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// watch collects what a watcher sees until the test ends.
+// watch collects the records that a watcher receives until the test ends.
 func watch(t *testing.T, d *approval.Desk, after int64) <-chan approval.Record {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -52,8 +52,8 @@ func wantSeen(t *testing.T, records <-chan approval.Record, want ...string) (las
 	return last
 }
 
-// TestWatchDeliversEveryEventOnceOpened: a record that changes between the opening and the
-// first record is delivered, although it is not open any more.
+// TestWatchDeliversEveryEventOnceOpened: a record that changes between the opening of the watch
+// and its first record is delivered, even if it is no longer open.
 func TestWatchDeliversEveryEventOnceOpened(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestWatch(t *testing.T) {
 		decide(t, d, alice, second.ID, yes)
 		wantSeen(t, records, second.ID+" allowed")
 
-		// Somebody who saw the first and then lost the connection.
+		// The watcher resumes after the first record, like a client that lost its connection.
 		resumed := watch(t, d.Desk, seen.Revision)
 		wantSeen(t, resumed, first.ID+" denied", second.ID+" allowed")
 	})
@@ -126,7 +126,7 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// whole is the view of a caller who may see everything.
+// whole returns the unrestricted view of a record.
 func whole(r approval.Record) approval.Record { return r }
 
 func TestExport(t *testing.T) {

@@ -28,7 +28,7 @@ func RunAttestations(t *testing.T, newArchive func(t *testing.T) Archive) {
 	t.Run("a call has one attestation", func(t *testing.T) { oneAttestation(t, newArchive(t)) })
 }
 
-// attested is the entry of attestation number i.
+// attested returns the entry of attestation number i.
 func attested(t *testing.T, i int) (call.Entry, attest.Stored) {
 	id, proposal := fmt.Sprintf("01JNA3Q0G0ATTEST%010d", i), fmt.Sprintf("01JNA3Q0G0PR0P0S%010d", i)
 	stored := attest.Stored{ID: id, ProposalID: proposal, CallDigest: fmt.Sprintf("sha256:%064d", i), Envelope: []byte(fmt.Sprintf(`{"payload":"%d"}`, i)), SHA256: fmt.Sprintf("%064d", i)}
@@ -77,7 +77,7 @@ func attestationsListed(t *testing.T, store Archive) {
 	}
 }
 
-// A second attestation of a call, or with the same id, fails its entry whole.
+// A second attestation of a call, or a second one with the same id, makes its whole entry fail.
 func oneAttestation(t *testing.T, store Archive) {
 	first, _ := attested(t, 1)
 	record(t, store, first)

@@ -19,7 +19,7 @@ import (
 	"palyra/internal/evidence/journal/journaltest"
 )
 
-// Memory is an in-memory Ledger. Its entries are serialized, and one that fails leaves no data.
+// Memory is an in-memory Ledger. Its entries are serialized, and a failed entry stores no data.
 type Memory struct {
 	journal  journaltest.Memory
 	claims   map[[2]string]call.Claim
@@ -153,7 +153,7 @@ func (m *Memory) Attestations(_ context.Context, before int64, limit int) ([]att
 	return list[:min(len(list), cmp.Or(limit, len(list)))], nil
 }
 
-// OpenCalls lists the calls that were decided and have no end.
+// OpenCalls lists the calls that were decided and have not ended.
 func (m *Memory) OpenCalls(context.Context) ([]call.OpenCall, error) {
 	m.journal.Lock()
 	defer m.journal.Unlock()

@@ -122,7 +122,7 @@ func claims(t *testing.T, calls call.Ledger) {
 		}
 	}
 
-	// An entry with a taken key fails completely.
+	// An entry with a claimed key fails completely.
 	head, _ := calls.Head()
 	if _, err := calls.Record(t.Context(), entry("b", claim("b", "k", 0))); reason.Of(err) != reason.IdempotencyMismatch {
 		t.Errorf("a second claim: %v", err)
@@ -137,7 +137,7 @@ func claims(t *testing.T, calls call.Ledger) {
 	record(t, calls, entry("b", claim("b", "k2", 0)))
 }
 
-// A claim is forgotten after a day: it is not found, and its key is free.
+// A claim expires after ClaimLife: it is not found, and its key is free.
 func claimsEnd(t *testing.T, calls call.Ledger) {
 	drafts := []event.Draft{callEvent(t, event.Proposed, "p", "run", struct{}{})}
 	record(t, calls, call.Entry{Claim: claim("young", "k1", call.ClaimLife-time.Minute), Drafts: drafts})
@@ -209,7 +209,7 @@ func stories(t *testing.T, calls call.Ledger) {
 
 var coderKey = session.Key{Principal: coder, Device: "d", Client: session.API}
 
-// member is a call of a session; each session of these tests has a letter.
+// member returns a call of a session. Each session of these tests has a letter.
 func member(id string, call string, ofRun bool) *session.Member {
 	return &session.Member{
 		Session: id, Proposal: call, OfRun: ofRun,
@@ -226,8 +226,8 @@ func newest(t *testing.T, calls call.Ledger, k session.Key) (session.Past, bool,
 	return past, found, err
 }
 
-// Of several sessions of a caller, the one that began last is active. Calls of the gateway's
-// runs are counted separately.
+// The active session of a caller is the one that started last. Calls in runs that the gateway
+// supervises are counted separately.
 func sessions(t *testing.T, calls call.Ledger) {
 	if _, found, err := newest(t, calls, coderKey); found || err != nil {
 		t.Fatalf("%t, %v", found, err)

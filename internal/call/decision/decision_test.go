@@ -21,9 +21,9 @@ const proposalID = "01JNA3PZ80PR0P0SA100000000"
 
 var now = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
-// answers are one of every kind, from a real desk.
+// answers has one answer of every kind, from a real desk.
 type answers struct {
-	// call is the digest of the call that they are for.
+	// call is the digest of the call that the answers are about.
 	call    string
 	grantID string
 	byName  map[string]approval.Answer
@@ -95,7 +95,7 @@ func expired(t *testing.T, d *approvaltest.Desk, ask approval.Ask) approval.Answ
 	t.Helper()
 	p := approvaltest.Resolve(d.Desk, ask)
 	<-p.Records
-	time.Sleep(11 * time.Minute) // of the bubble's clock
+	time.Sleep(11 * time.Minute) // in the bubble's clock
 	return outcome(t, p)
 }
 
@@ -113,7 +113,7 @@ func byGrant(t *testing.T, d *approvaltest.Desk, id string, ask approval.Ask) ap
 	return must.Get(d.GrantAnswer(t.Context(), id, ask))(t)
 }
 
-// verdicts are one of every kind, from a real engine.
+// makeVerdicts returns one verdict of every kind, from a real engine.
 func makeVerdicts(t *testing.T, grantID string) map[string]policy.Verdict {
 	t.Helper()
 	set := policytest.Set(t, policytest.Options{Policies: `@id("no-fetch") @remedy("Read a file instead.")
@@ -139,7 +139,8 @@ forbid(principal, action == Action::"tool.execute/http.fetch", resource);`})
 	return made
 }
 
-// The whole table: every verdict with every answer. "" is an allow.
+// table maps every verdict and every answer to the resulting reason. "" means that the call is
+// allowed.
 var table = map[string]map[string]reason.Code{
 	"allow": {
 		"zero": reason.ApprovalRequired, "not needed": "", "approval": "", "approval other": reason.BindingMismatch,
@@ -238,8 +239,8 @@ func checkMake(t *testing.T, name string, in decision.Input, want reason.Code) {
 	}
 }
 
-// A decision about a call that is not bound is never an allow, whatever else
-// is in order.
+// A decision about a call without a digest is never an allow, even if all other inputs are
+// valid.
 func TestUnboundCallIsDenied(t *testing.T) {
 	t.Parallel()
 	good := decision.Input{
@@ -264,7 +265,7 @@ func TestUnboundCallIsDenied(t *testing.T) {
 	}
 }
 
-// What a policy says to people reaches the record.
+// The remedy of a policy is part of the decision record.
 func TestDenialCarriesTheRemedyOfThePolicy(t *testing.T) {
 	t.Parallel()
 	in := decision.Input{

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// issue mints a permit and says how to present it rightly.
+// issue mints a permit, and returns the values with which it can be redeemed.
 func issue(t *testing.T) (*decision.Permit, decision.Presented) {
 	t.Helper()
 	in := decision.Input{
@@ -59,7 +59,7 @@ func TestInvalidPermitIsRefused(t *testing.T) {
 	}
 }
 
-// TestCopiedPermitIsTheSamePermit: a copy of a permit is the same permit: only the first one
+// TestCopiedPermitIsTheSamePermit: a copy and its original are one permit. Only the first one
 // presented is valid.
 func TestCopiedPermitIsTheSamePermit(t *testing.T) {
 	t.Parallel()
@@ -99,8 +99,8 @@ func TestPermitExpires(t *testing.T) {
 	}
 }
 
-// TestWrongCallConsumesThePermit: a permit presented for another call is consumed, so that a caller
-// cannot try again with the right one.
+// TestWrongCallConsumesThePermit: a permit presented for another call is consumed, so that a
+// caller cannot try again with the right one.
 func TestWrongCallConsumesThePermit(t *testing.T) {
 	t.Parallel()
 	for field, spoil := range map[string]func(*decision.Presented){
@@ -120,7 +120,7 @@ func TestWrongCallConsumesThePermit(t *testing.T) {
 		if err := permit.Redeem(right); !errors.Is(err, decision.ErrNoPermit) {
 			t.Errorf("%s: the right call after the wrong one: %v", field, err)
 		}
-		// The control: unspoilt, it opens.
+		// Control: the unchanged values redeem the permit.
 		permit, right = issue(t)
 		if err := permit.Redeem(right); err != nil {
 			t.Errorf("%s: the control: %v", field, err)

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// TestMisplacedSecretsRaiseAnAlarm: who watches the log learns of them at once, each
-// target is told once, and no call can flood the log.
+// TestMisplacedSecretsRaiseAnAlarm: each misplaced secret is logged immediately, once per
+// target. No call can flood the log.
 func TestMisplacedSecretsRaiseAnAlarm(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -50,7 +50,7 @@ func TestMisplacedSecretsRaiseAnAlarm(t *testing.T) {
 	if n := strings.Count(run(many...), "\n"); n != 8 {
 		t.Errorf("%d lines for many targets", n)
 	}
-	// Control: other denials are no alarm.
+	// Control: other denials raise no alarm.
 	if got := run(tool.Connection{Host: "x.org", Port: 443, Verdict: egress.VerdictDenied, Reason: egress.ReasonUnlisted}); got != "" {
 		t.Errorf("a denied host raises an alarm: %s", got)
 	}

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// untilStopped runs until its context ends and tells when it began.
+// untilStopped runs until its context ends, and signals when it has started.
 func untilStopped(began chan<- struct{}) func(context.Context, tool.Call) tool.Report {
 	return func(ctx context.Context, _ tool.Call) tool.Report {
 		began <- struct{}{}
@@ -65,13 +65,13 @@ func TestFreezeStopsRunningCallsAndRefusesOthers(t *testing.T) {
 	if report := w.Run(t.Context(), w.decide(t, w.proposal(t))); report.Outcome != tool.Succeeded {
 		t.Errorf("the control after thaw: %+v", report)
 	}
-	// What was refused while frozen does not come back by itself.
+	// A call that was refused during a freeze does not run after the thaw.
 	if report := w.Run(t.Context(), waiting); report.Reason != string(reason.PermitRefused) {
 		t.Errorf("the refused call after thaw: %+v", report)
 	}
 }
 
-// A call that had finished its work when the freeze came has succeeded.
+// A call that had finished its work before the freeze has succeeded.
 func TestFreezeLeavesSuccessAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -84,7 +84,7 @@ func TestFreezeLeavesSuccessAlone(t *testing.T) {
 	}
 }
 
-// A freeze between the check of what was decided on and the start still wins.
+// A freeze between the check of the binding and the start stops the call.
 func TestFreezeDuringPreparation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -101,7 +101,7 @@ func TestFreezeDuringPreparation(t *testing.T) {
 	}
 }
 
-// The client's own cancel is not mistaken for a freeze.
+// A cancellation by the client is not reported as a freeze.
 func TestCancelIsNotAFreeze(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

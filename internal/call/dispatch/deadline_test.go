@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// gated makes the tool ask whether its changes may be committed, and then work
-// on for a time; it returns what it was told and how it ended.
+// gated makes the tool request a commit and then work for some time. It sends the ruling and
+// returns how the call ended.
 func gated(before, after time.Duration, told chan<- tool.CommitRuling) func(context.Context, tool.Call) tool.Report {
 	return func(ctx context.Context, c tool.Call) tool.Report {
 		if !sleeps(ctx, before) {
@@ -30,7 +30,7 @@ func gated(before, after time.Duration, told chan<- tool.CommitRuling) func(cont
 	}
 }
 
-// sleeps reports whether ctx lasted for so long.
+// sleeps reports whether ctx was still active after d.
 func sleeps(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -47,7 +47,8 @@ func ended(ctx context.Context) tool.Report {
 	return tool.Report{Outcome: tool.Stopped, Reason: string(reason.Of(context.Cause(ctx)))}
 }
 
-// The time that people take is not the call's: the world's tools have a minute.
+// The time that approvers take does not count against the call. The tools of this world have
+// one minute.
 func TestDeadlinePausesAtTheGate(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -84,7 +85,7 @@ func TestDeadlinePausesAtTheGate(t *testing.T) {
 	}
 }
 
-// Two waits at once are one.
+// Two concurrent waits pause the deadline once.
 func TestDeadlineOfTwoWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -116,7 +117,7 @@ func TestDeadlineOfTwoWaits(t *testing.T) {
 	})
 }
 
-// A freeze and the client's leaving end the wait at once.
+// A freeze, and a disconnect of the client, end the wait immediately.
 func TestWaitAtTheGateEnds(t *testing.T) {
 	t.Parallel()
 	left := reason.Errorf(reason.Cancelled, "the client left")
@@ -167,7 +168,7 @@ func TestWaitAtTheGateEnds(t *testing.T) {
 	}
 }
 
-// A call that nobody can be asked about has no gate.
+// A call without approvers has no commit gate.
 func TestNoCommitWithoutApprovers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -182,7 +183,7 @@ func TestNoCommitWithoutApprovers(t *testing.T) {
 	}
 }
 
-// Contexts that a tool makes of its own say as well why they ended.
+// Contexts that a tool derives also report the cause of their end.
 func TestDeadlineOfDerivedContexts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// TestFactsAreBound: a call whose facts are not those that policy judged does
-// not start, though an approval would cover it, and the fact is named.
+// TestFactsAreBound: a call whose facts differ from the ones that policy evaluated does not
+// start, even if an approval would cover it. The report names the fact.
 func TestFactsAreBound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -88,7 +88,7 @@ func TestSandboxIsReevaluated(t *testing.T) {
 	}
 }
 
-// TestHeldResourcesAreReleased: resources are released also when the tool panics, and when the call
+// TestHeldResourcesAreReleased: resources are also released if the tool panics, and if the call
 // is refused after its preparation.
 func TestHeldResourcesAreReleased(t *testing.T) {
 	t.Parallel()

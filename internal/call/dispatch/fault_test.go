@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestFaultsAreLogged: of a fault inside a tool the client reads a sentence, and
-// the log has the cause.
+// TestFaultsAreLogged: the client receives one sentence about a fault inside a tool, and the
+// log contains the cause.
 func TestFaultsAreLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
@@ -38,13 +38,13 @@ func TestFaultsAreLogged(t *testing.T) {
 	if got := run(tool.Report{Outcome: tool.Failed, Reason: string(reason.Internal), Message: "told"}); !strings.Contains(got, "told") {
 		t.Errorf("without a cause the log is %q", got)
 	}
-	// The control: other failures are the client's.
+	// Control: a failure that the client caused is not logged.
 	if got := run(tool.Report{Outcome: tool.Failed, Reason: string(reason.FileNotFound), Cause: errors.New("x")}); got != "" {
 		t.Errorf("a failure of the call is logged: %q", got)
 	}
 }
 
-// A call whose client left before it started was cancelled, and is no fault.
+// A call whose client disconnected before the start counts as cancelled, not as a fault.
 func TestLeavingBeforeTheStartIsCancelled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -59,7 +59,7 @@ func TestLeavingBeforeTheStartIsCancelled(t *testing.T) {
 	if report.Outcome != tool.Refused || report.Reason != string(reason.Cancelled) {
 		t.Errorf("got %+v", report)
 	}
-	// The control: the same error of a client that is there is a fault.
+	// Control: the same error is a fault while the client is connected.
 	d = w.decide(t, w.proposal(t))
 	d.Ready = func(context.Context) error { return errors.New("x") }
 	if report := w.Run(t.Context(), d); report.Reason != string(reason.Internal) {

@@ -14,7 +14,7 @@ import (
 
 type foreignKey struct{}
 
-// watching is a tool that keeps the contexts it gets.
+// watching is a tool that stores the contexts it receives.
 type watching struct {
 	*gatewaytest.Probe
 	got map[string]any
@@ -43,8 +43,8 @@ func (w watching) Resolve(ctx context.Context, _ tool.Proposal, _ tool.Plan) (to
 	return tool.Resolved{}, nil
 }
 
-// TestExecutorsGetNoValues: a value of a request reaches no method of a tool. The control is
-// the value in the context of the request.
+// TestExecutorsGetNoValues: a value of a request's context reaches no method of a tool.
+// Control: the context of the request contains the value.
 func TestExecutorsGetNoValues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -67,8 +67,8 @@ func TestExecutorsGetNoValues(t *testing.T) {
 	}
 }
 
-// TestIsolate: the deadline, the cancellation with its cause, the device and the precedence of
-// a request pass.
+// TestIsolate: the isolated context keeps the deadline, the cancellation with its cause, the
+// device and the precedence of the request.
 func TestIsolate(t *testing.T) {
 	t.Parallel()
 	deadline := time.Now().Add(time.Hour)

@@ -66,9 +66,9 @@ func TestInvalidPermitDoesNotRun(t *testing.T) {
 	}
 }
 
-// flips change each bound field: what the world can change through the tool's
-// plan, what the caller can change through the proposal, and what an upgrade
-// changes through the descriptor. Every name of tool.BindingFields has one.
+// flips change each bound field. The world changes fields through the tool's plan, the caller
+// through the proposal, and an upgrade through the descriptor. Every name of tool.BindingFields
+// has a flip.
 var flips = map[string]func(*world, *dispatch.Decided){
 	"principal":    func(_ *world, d *dispatch.Decided) { d.Proposal.Caller.Principal = access.Agent("other") },
 	"on_behalf_of": func(_ *world, d *dispatch.Decided) { d.Proposal.Caller.OnBehalfOf = access.User("mallory") },
@@ -94,7 +94,7 @@ func binding(fn func(*tool.Binding)) func(*world, *dispatch.Decided) {
 	}
 }
 
-// upgrade puts a router with another definition of the tool in place.
+// upgrade installs a router with another definition of the tool.
 func (w *world) upgrade(fn func(*tool.Descriptor), d *dispatch.Decided) {
 	fn(&w.tool.Of)
 	d.Proposal.Tool = w.tool.Of
@@ -107,8 +107,8 @@ func (w *world) upgrade(fn func(*tool.Descriptor), d *dispatch.Decided) {
 	w.Router = next
 }
 
-// A call that differs in any one bound field from the one that was decided
-// does not run, the difference is named, and the permit is gone.
+// A call that differs from the decided one in any bound field does not run. The report names
+// the field, and the permit is consumed.
 func TestAnyBoundFieldThatChangedRefuses(t *testing.T) {
 	t.Parallel()
 	for _, field := range tool.BindingFields {
@@ -130,7 +130,7 @@ func TestAnyBoundFieldThatChangedRefuses(t *testing.T) {
 			if !spent(d) {
 				t.Error("the permit survived")
 			}
-			// The control: decided as it is now, the flipped call runs.
+			// Control: if decided in its current form, the changed call runs.
 			if w.Router != was {
 				flipped.Proposal.Tool = w.tool.Of
 			}
@@ -144,8 +144,7 @@ func TestAnyBoundFieldThatChangedRefuses(t *testing.T) {
 	}
 }
 
-// also lists the fields that change with one: a renamed tool has another
-// definition.
+// also lists the fields that change together with one: a renamed tool has another definition.
 func also(field string) []string {
 	if field == "tool" {
 		return []string{"tool", "tool_definition_digest"}
@@ -193,7 +192,7 @@ func TestPermitOfAnotherProposalRefuses(t *testing.T) {
 	}
 }
 
-// A call that cannot be planned any more does not run, and its permit is gone.
+// A call that can no longer be planned does not run, and its permit is consumed.
 func TestFailingPlanConsumesThePermit(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -222,7 +221,7 @@ func TestFailingPlanConsumesThePermit(t *testing.T) {
 	}
 }
 
-// A binding that has no digest cannot be compared, so it does not run.
+// A binding without a digest cannot be compared, so the call does not run.
 func TestUnencodableBindingConsumesThePermit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -284,8 +283,7 @@ func TestCancelledCallDoesNotStart(t *testing.T) {
 	}
 }
 
-// A tool that panics neither takes the daemon with it nor leaves its call
-// without a report.
+// A tool that panics does not stop the daemon, and its call still has a report.
 func TestPanicIsAFailure(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer

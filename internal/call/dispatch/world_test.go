@@ -50,7 +50,7 @@ func router(t *testing.T, cfg dispatch.Config) *dispatch.Router {
 	return must.Get(dispatch.New(cfg))(t)
 }
 
-// proposal is a checked proposal of the agent.
+// proposal returns a checked proposal of the agent.
 func (w *world) proposal(t *testing.T) tool.Proposal {
 	t.Helper()
 	d, input, err := w.Check("fs.read", []byte(`{"path":"a"}`))
@@ -61,7 +61,7 @@ func (w *world) proposal(t *testing.T) tool.Proposal {
 	}
 }
 
-// decide plans the proposal and returns it decided, with its permit.
+// decide plans the proposal and returns the decided call with its permit.
 func (w *world) decide(t *testing.T, p tool.Proposal) *dispatch.Decided {
 	t.Helper()
 	plan := must.Get(w.Plan(t.Context(), p))(t)

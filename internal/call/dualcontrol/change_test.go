@@ -45,7 +45,7 @@ func (b *book) List(_ context.Context, f journal.Filter) (list []journal.Event, 
 	return list, nil
 }
 
-// changing is a gate with a counter of the changes that were made, and the plan of the next change.
+// changing is a gate with a counter of the applied changes, and the plan of the next change.
 type changing struct {
 	*world
 	gate  *dualcontrol.Gate
@@ -120,8 +120,8 @@ func made(member string, by ...string) provenance.Act {
 	return act
 }
 
-// Dual control is on if two people could approve each other's changes. Otherwise the state has the
-// reason.
+// Dual control is on if two people could approve each other's changes. Otherwise the state
+// contains the reason.
 func TestDualControl(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -183,8 +183,8 @@ func TestDualControl(t *testing.T) {
 	}
 }
 
-// A requester of whom no other person is independent cannot make a change alone while dual control
-// is on.
+// A requester cannot make a change alone while dual control is on, even if every other person
+// depends on the requester.
 func TestUnattainable(t *testing.T) {
 	t.Parallel()
 	w := newChanging(t, "")
@@ -196,8 +196,7 @@ func TestUnattainable(t *testing.T) {
 	}
 }
 
-// A change that concerns owners is answered by an admin if there is no other owner, and by no admin
-// otherwise.
+// An admin can approve a change that concerns owners only if no other owner exists.
 func TestAdminForOwners(t *testing.T) {
 	t.Parallel()
 	w := newChanging(t, "")
@@ -213,8 +212,8 @@ func TestAdminForOwners(t *testing.T) {
 	must.Do(t, (<-done).err)
 }
 
-// A change is not made if, between question and answer, the plan, the requester's permissions or
-// the policies changed.
+// A change is not made if the plan, the requester's permissions or the policies changed between
+// question and answer.
 func TestChangedBeforeAnswer(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -260,8 +259,8 @@ func TestEmptyPlanNeedsNoApproval(t *testing.T) {
 	}
 }
 
-// The permissions that no policy can remove are few, and belong to owners and admins at a device of
-// their own.
+// Policies can remove all but a few permissions. These belong to owners and admins who use a
+// paired device.
 func TestCeiling(t *testing.T) {
 	t.Parallel()
 	owner, admin, operator := approvaltest.Caller("a", access.RoleOwner), approvaltest.Caller("a", access.RoleAdmin), approvaltest.Caller("a", access.RoleOperator)

@@ -181,8 +181,8 @@ func TestQuestion(t *testing.T) {
 	other.pending()
 }
 
-// The rules for who may answer are in code: policies that forbid everything do not exclude an
-// eligible voter, and policies that allow everything do not add one.
+// The rules for eligible voters are in code. Policies that forbid everything exclude no
+// eligible voter, and policies that allow everything add none.
 func TestEligibleApprovers(t *testing.T) {
 	t.Parallel()
 	const allowsEverything = `@id("everything")
@@ -395,8 +395,8 @@ func TestSessionGivesItselfNoDevice(t *testing.T) {
 	}
 }
 
-// A member's own additional device requires no other person. A device of another member, or of a
-// new one, requires a second person while dual control is on: otherwise a member who makes a code
+// A member's own additional device requires no other person. While dual control is on, a device
+// of another or a new member requires a second person. Otherwise a member who makes a code
 // could add a member alone. Control: while only one person could answer, that person is enough.
 func TestSecondPersonForADevice(t *testing.T) {
 	t.Parallel()

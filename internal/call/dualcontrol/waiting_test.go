@@ -160,8 +160,8 @@ func TestWaitingChangeEndsWithItsRequester(t *testing.T) {
 	}
 }
 
-// Without Recheck, the permissions of the requester are still checked when the change is made. The
-// unused approval ends, and a notice is displayed.
+// The permissions of the requester are checked when the change is made, even without Recheck.
+// The unused approval ends, and a notice is displayed.
 func TestApprovedAndNotApplied(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,9 +11,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// typed is one construct of JSON Schema, as a property p of a tool's input:
-// its Cedar type in the generated schema, a value, the value in Cedar, and
-// whether the place is reported as opaque.
+// typed is one construct of JSON Schema, as a property p of a tool's input. It has the Cedar
+// type in the generated schema, a value, the value in Cedar, and whether the place is reported
+// as opaque.
 var typed = []struct {
 	name, schema, cedar, value, want string
 	opaque                           bool

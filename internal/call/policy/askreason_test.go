@@ -9,7 +9,7 @@ import (
 
 const why = `forbid(principal, action == Action::"tool.execute/process.run", resource) unless { context.approval.granted };`
 
-// An ask has the questions of its causes, each once; an allow and a deny have none.
+// An ask contains each question of its causes once. An allow and a deny have none.
 func TestAskReason(t *testing.T) {
 	t.Parallel()
 	engine := policytest.Engine(t, policytest.Options{Policies: `@id("a") @ask_reason("Which ticket?") ` + why +

@@ -66,8 +66,8 @@ func randomCommit(r *rand.Rand) *tool.CommitFacts {
 	return f
 }
 
-// FuzzMisfit compares what a call says of its own fit with Cedar's validator,
-// over every kind of caller, tool and fact.
+// FuzzMisfit compares the gateway's check of a request with Cedar's validator, over every kind
+// of caller, tool and fact.
 func FuzzMisfit(f *testing.F) {
 	cfg := world()
 	cfg.Tools = append(cfg.Tools, typedTools()[1:]...)
@@ -101,7 +101,7 @@ func FuzzMisfit(f *testing.F) {
 	})
 }
 
-// TestAttributesAreThoseOfTheVocabulary holds the constants against the schema.
+// TestAttributesAreThoseOfTheVocabulary compares the constants with the schema.
 func TestAttributesAreThoseOfTheVocabulary(t *testing.T) {
 	t.Parallel()
 	if len(contextFacts) > 64 {

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// manyPolicies is n forbids with conditions, of which ten can match a call of
-// process.run by the agent: the others name other tools, servers and users.
+// manyPolicies returns n forbids with conditions. Ten of them can match a call of process.run
+// by the agent; the others name other tools, servers and users.
 func manyPolicies(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -43,8 +43,8 @@ func manyOptions(n int) policytest.Options {
 	return o
 }
 
-// fullRequest has every fact set, and a risk that makes the ten policies look
-// at all their conditions.
+// fullRequest returns a request with every fact set. Its risk makes the ten matching policies
+// evaluate their whole condition.
 func fullRequest() policy.Request {
 	r := policytest.Request("process.run", `{"argv":["git","status","--short"],"timeout_ms":5000}`)
 	r.Capabilities = []tool.Capability{tool.ProcessExec, tool.Network}
@@ -57,8 +57,8 @@ func fullRequest() policy.Request {
 	return r
 }
 
-// BenchmarkEvaluate measures goal 9 of performance.md: a decision with all
-// facts under 1,000 and 10,000 policies of which 10 apply.
+// BenchmarkEvaluate measures goal 9 of performance.md: a decision with all facts under 1,000
+// and 10,000 policies, of which 10 apply.
 func BenchmarkEvaluate(b *testing.B) {
 	for _, n := range []int{10, 1000, 10000} {
 		o := manyOptions(n)
@@ -87,8 +87,8 @@ func benchmark(b *testing.B, o policytest.Options, want policy.Effect) {
 	}
 }
 
-// BenchmarkEvaluateDefaults measures a call that the embedded policies let through, with
-// the facts that most calls have.
+// BenchmarkEvaluateDefaults measures a call that the embedded policies allow, with the facts
+// that most calls have.
 func BenchmarkEvaluateDefaults(b *testing.B) {
 	engine := policytest.Engine(b, policytest.Options{})
 	r := policytest.Request("fs.read", `{"path":"src/main.go"}`)
@@ -130,8 +130,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// BenchmarkExplain measures an explanation under 1,000 policies, of which ten
-// are about the call.
+// BenchmarkExplain measures an explanation under 1,000 policies, of which ten match the call.
 func BenchmarkExplain(b *testing.B) {
 	set := policytest.Set(b, manyOptions(1000))
 	denied := fullRequest()

@@ -25,9 +25,9 @@ func aPlan() tool.Plan {
 	}
 }
 
-// TestEveryFactIsBoundOrEnvironment: no field of a plan's facts, nor of what it
-// looked at, can change between decision and dispatch unnoticed. It walks the
-// fields, so that one that is added and that nobody put on the table fails here.
+// TestEveryFactIsBoundOrEnvironment: no field of a plan's facts, or of the files that it read,
+// can change unnoticed between decision and dispatch. It visits all fields by reflection, so a
+// new field that is not in the table fails here.
 func TestEveryFactIsBoundOrEnvironment(t *testing.T) {
 	t.Parallel()
 	was := aPlan()
@@ -50,15 +50,15 @@ func TestEveryFactIsBoundOrEnvironment(t *testing.T) {
 		change(reflect.ValueOf(&is.Files[0]).Elem())
 		check("Files."+name, is)
 	})
-	// The control: the same facts again are the same.
+	// Control: equal facts have equal digests.
 	again := aPlan()
 	if BoundDigest(&was) != BoundDigest(&again) || len(ChangedFacts(was, again)) != 0 || EnvironmentChanged(&was, &again) {
 		t.Error("the same facts differ")
 	}
 }
 
-// eachChange calls fn once for each field, and for each of the fields of a
-// record behind a pointer, with a function that changes it.
+// eachChange calls fn for each field, including the fields of a record behind a pointer, with a
+// function that changes the field.
 func eachChange(t *testing.T, of reflect.Type, fn func(name string, change func(reflect.Value))) {
 	t.Helper()
 	for i := range of.NumField() {
@@ -90,7 +90,7 @@ func eachChange(t *testing.T, of reflect.Type, fn func(name string, change func(
 	}
 }
 
-// TestSetsHaveNoOrder: Cedar's sets come in any order, and their digest is one.
+// TestSetsHaveNoOrder: the digest of a Cedar set does not depend on the order of its elements.
 func TestSetsHaveNoOrder(t *testing.T) {
 	t.Parallel()
 	p := aPlan()
@@ -105,7 +105,7 @@ func TestSetsHaveNoOrder(t *testing.T) {
 	}
 }
 
-// TestValuesCannotRunTogether: texts that are split elsewhere are other facts.
+// TestValuesCannotRunTogether: the same text split at another position is another fact.
 func TestValuesCannotRunTogether(t *testing.T) {
 	t.Parallel()
 	p, q := aPlan(), aPlan()
@@ -135,8 +135,8 @@ func TestReadsChanged(t *testing.T) {
 	}
 }
 
-// FuzzBytesOfFacts: the bytes of a fact are the same exactly when the values are the
-// same that policies read of it.
+// FuzzBytesOfFacts: two facts have the same bytes exactly if policies read the same value from
+// both.
 func FuzzBytesOfFacts(f *testing.F) {
 	f.Add("", "", false, false, 0, 1, uint8(0))
 	f.Add("a", "a", true, true, 1, 1, uint8(1))

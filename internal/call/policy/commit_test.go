@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// commit is a request about what a program of the agent changed.
+// commit returns a request about the changes of an agent's program.
 func commit(change func(*tool.CommitFacts)) policy.Request {
 	r := policytest.Request("process.run", "")
 	r.Commit = &tool.CommitFacts{Workspace: "default", Root: "sha256:" + strings.Repeat("ab", 32), Added: 1, Bytes: 10}
@@ -31,8 +31,8 @@ func hook(f *tool.CommitFacts) {
 
 func makefile(f *tool.CommitFacts) { f.Protected, f.Classes = []string{"Makefile"}, []string{"runner"} }
 
-// The default policies let ordinary changes through and ask about protected
-// ones, the dangerous among them with a higher severity.
+// The default policies allow ordinary changes and require approval for protected ones.
+// Dangerous changes have a higher severity.
 func TestDefaultCommits(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.Options{TwoUsers: true})
@@ -64,8 +64,8 @@ func TestDefaultCommits(t *testing.T) {
 	}
 }
 
-// Nobody but an allowed member commits, and a workspace that is not declared is
-// a workspace like others.
+// A commit requires an allowed member. A workspace that is not declared is treated like any
+// other.
 func TestWhoCommits(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.Options{})
@@ -93,7 +93,7 @@ forbid(principal, action == Action::"workspace.commit", resource) unless { resou
 	}
 }
 
-// A commit is decided as a whole, and apart from the call.
+// A commit is decided as a whole, separately from its call.
 func TestCommitRules(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -142,7 +142,8 @@ when { context.changes.classes.contains("git") };`})
 	if err := json.Unmarshal(e.Context, &shown); err != nil || shown["changes"] == nil || shown["args"] != nil || shown["exit_code"] == nil {
 		t.Errorf("the context is %s, %v", e.Context, err)
 	}
-	// What a program changed is found, not chosen: the rule is what can change.
+	// The requester cannot choose the changes of a program, so the explanation proposes a change
+	// of the rule.
 	if len(e.Flips) != 1 || e.Flips[0].Steps[0].Kind != explain.StepPolicy || e.Flips[0].Steps[0].Path != "no-hooks" {
 		t.Errorf("flips %+v", e.Flips)
 	}
@@ -150,14 +151,14 @@ when { context.changes.classes.contains("git") };`})
 	if ask.Effect != policy.Ask || len(ask.Flips) == 0 || ask.Flips[0].Steps[0].Kind != explain.StepApproval || ask.Flips[0].Verdict != policy.Allow {
 		t.Errorf("an ask: %s, %+v", ask.Summary, ask.Flips)
 	}
-	// With no permit at all, the way out is a permit for commits.
+	// The explanation proposes a permit if none covers commits.
 	bare := policytest.Set(t, policytest.Options{Policies: `forbid(principal, action == Action::"workspace.commit", resource) unless { context.approval.approvers > 90 };`})
 	if e := explain.Verdict(bare, commit(nil), policy.Approval{}, nil); e.Effect != policy.Deny || len(e.Flips) == 0 {
 		t.Errorf("got %s", e.Summary)
 	}
 }
 
-// A described change set makes the request one about a commit.
+// A request whose facts describe changes becomes a request about a commit.
 func TestDescribedCommit(t *testing.T) {
 	t.Parallel()
 	r := policytest.Request("process.run", "")
@@ -170,7 +171,7 @@ func TestDescribedCommit(t *testing.T) {
 	if !slices.Equal(r.Facts.SandboxLayers, []string{"landlock", "seccomp"}) {
 		t.Errorf("layers %v", r.Facts.SandboxLayers)
 	}
-	// What is not named stays, and null makes it a call again.
+	// Omitted facts stay unchanged, and null turns the request back into a call.
 	if err := policytests.ReplaceFacts(&r, []byte(`{"exit_code":0}`)); err != nil || r.Commit.ExitCode != 0 || len(r.Commit.Protected) != 2 {
 		t.Errorf("got %+v, %v", r.Commit, err)
 	}
@@ -179,8 +180,8 @@ func TestDescribedCommit(t *testing.T) {
 	}
 }
 
-// The form of a request about a commit, and of one that was journaled before
-// there were commits.
+// A commit request survives a JSON round trip. A request that was journaled before commits
+// existed can still be read.
 func TestCommitRequestRoundTrips(t *testing.T) {
 	t.Parallel()
 	r := commit(hook)

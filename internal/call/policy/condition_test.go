@@ -10,7 +10,7 @@ import (
 	"palyra/internal/call/policy/policytest"
 )
 
-// conditionOf is what a verdict says of the policy "rule".
+// conditionOf returns the condition that a verdict reports for the policy "rule".
 func conditionOf(t *testing.T, text string, want policy.Effect) string {
 	t.Helper()
 	v := policytest.Set(t, policytest.ManyMembers(text)).Evaluate(run, nil)
@@ -43,7 +43,7 @@ func TestConditionOfAnAsk(t *testing.T) {
 			t.Errorf("%s:\n got %s\nwant %s", clauses, got, want)
 		}
 	}
-	// The default permit that an approval brings is named too.
+	// The default permit that an approval satisfies is named too.
 	v := policytest.Set(t, policytest.ManyMembers("")).Evaluate(run, nil)
 	for _, d := range v.Determining() {
 		if !strings.Contains(d.Condition, "context.approval.granted") || strings.Contains(d.Condition, "resource") {
@@ -57,7 +57,7 @@ func TestConditionOfADeny(t *testing.T) {
 	for clauses, want := range map[string]string{
 		"": "",
 		"when { resource.destructive\n  && context.args.argv.contains(\"push\") } unless { resource.read_only }": `when { resource.destructive && context.args.argv.contains("push") } unless { resource.read_only }`,
-		// The approval may be a part of it.
+		// The condition may contain the approval.
 		"when { resource.destructive } unless { context.approval.approvers >= 9 }": "when { resource.destructive } unless { context.approval.approvers >= 9 }",
 	} {
 		if got := conditionOf(t, forbidRun+clauses+";", policy.Deny); got != want {
@@ -70,7 +70,7 @@ func TestConditionOfADeny(t *testing.T) {
 	}
 }
 
-// Of two files in one call, the one whose rule names a time counts.
+// A timeout applies if only one of two files in a call matches its rule.
 func TestTimeoutOverSeveralFiles(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.ManyMembers(`@id("rule") @timeout("90s")

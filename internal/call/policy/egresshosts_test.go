@@ -7,7 +7,7 @@ import (
 	"palyra/internal/call/policy/policytest"
 )
 
-// Rules about what a program may reach.
+// Rules about the hosts that a program may reach.
 const (
 	noPastebin = `@id("no-pastebin")
 forbid(principal, action in Action::"tool.execute", resource)
@@ -23,8 +23,8 @@ permit(principal, action == Action::"tool.execute/process.run", resource)
 when { context.egress.mode == "strict" && context.egress.hosts.isEmpty() };`
 )
 
-// TestHostsArePolicy: what a program may reach is a fact that policy decides
-// by, one host of many included, and being offline is told from it.
+// TestHostsArePolicy: policy can decide by the hosts that a program may reach. Each of several
+// hosts counts, and a program without network access is distinguished.
 func TestHostsArePolicy(t *testing.T) {
 	t.Parallel()
 	const forge, paste = "git.example.com:443", "paste.example.com:443"

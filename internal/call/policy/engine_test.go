@@ -24,7 +24,7 @@ func TestDefaults(t *testing.T) {
 	if v.Effect() != policy.Deny || v.Reason() != reason.UnknownTool {
 		t.Errorf("unknown tool: %+v, want deny", v)
 	}
-	// A long name ends between two characters.
+	// A long name is cut between two characters.
 	v, _ = engine.Evaluate(t.Context(), policytest.Request("a"+strings.Repeat("é", 300), `{}`), nil)
 	if got := v.Errors(); len(got) != 1 || !strings.HasSuffix(got[0], `é..."`) {
 		t.Errorf("a long name: %q", got)

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestHookRules: what the rules for agents' own calls ask about. The control
-// of each is the set without the rule.
+// TestHookRules: the default rules for an agent's own tools require approval. Control: the set
+// without the rule does not.
 func TestHookRules(t *testing.T) {
 	t.Parallel()
 	look := tool.Descriptor{

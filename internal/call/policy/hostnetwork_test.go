@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// onHost is a call whose program has the network of the host.
+// onHost returns a call whose program has network access in a given mode.
 func onHost(mode string) policy.Request {
 	r := policytest.Request("process.run", `{"argv":["make"]}`)
 	r.Facts.EgressMode = mode
@@ -22,8 +22,8 @@ const hostNetwork = `@id("make-on-host") @waives("approval: test")
 permit(principal, action == Action::"tool.execute/process.run", resource)
 when { context.egress.mode == "none" && context.args.argv.contains("make") };`
 
-// TestPermitsForAgentToolsNameTheTier: a permit for a tool that an agent runs itself must name the
-// tier or the network. Naming that tier does not permit programs of the gateway.
+// TestPermitsForAgentToolsNameTheTier: a permit for a tool that an agent runs itself must name
+// the tier or the network. Naming that tier does not permit programs that the gateway runs.
 func TestPermitsForAgentToolsNameTheTier(t *testing.T) {
 	t.Parallel()
 	bash := policytest.Run
@@ -46,8 +46,8 @@ func TestPermitsForAgentToolsNameTheTier(t *testing.T) {
 	}
 }
 
-// Without a permit that says so nothing brings a program the network of the
-// host: no approval, no setting. With it, it runs.
+// A program gets the network of the host only from a permit that names it, not from an approval
+// or a setting. Control: with the permit, the program runs.
 func TestHostNetworkNeedsAPermit(t *testing.T) {
 	t.Parallel()
 	everything := policy.Snapshot{AllowSensitiveTools: true}

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// world is a configuration with several of everything a scope can name.
+// world returns a configuration with several entities of every type that a scope can name.
 func world() Config {
 	cfg := Config{
 		Workspaces: []string{"default"}, Roles: []access.Role{"security"},
@@ -75,8 +75,8 @@ func (w writer) atom() string {
 		`(if context.protected then context else context).session.tainted`, "context.no_such == 1", "context has no_such")
 }
 
-// unchecked makes a set from policies without checking them, so that errors at
-// run time occur too. What it shares with base does not depend on policies.
+// unchecked builds a set from policies without checking them, so that errors at run time occur
+// too. The parts that it shares with base do not depend on policies.
 func unchecked(t testing.TB, base *Set, text string) *Set {
 	t.Helper()
 	s := &Set{
@@ -119,10 +119,9 @@ func randomRequest(r *rand.Rand, cfg Config) Request {
 	return out
 }
 
-// FuzzIndex compares a decision over the candidates of the scope index, with
-// what they read of the context, with the plain authorizer over all policies
-// and the whole context, which the validator has checked: same decision, same
-// determining policies, same errors.
+// FuzzIndex compares two decisions. One uses the candidates of the scope index and only the
+// context that they read. The other uses the plain authorizer over all policies and the whole
+// validated context. Decision, determining policies and errors must be equal.
 func FuzzIndex(f *testing.F) {
 	for i := range uint64(20) {
 		f.Add(i, 5+uint8(i))
@@ -169,8 +168,8 @@ func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 	}
 }
 
-// TestIndexNarrows shows that the index does leave policies out; otherwise
-// the comparison above would compare a thing with itself.
+// TestIndexNarrows verifies that the index excludes policies; otherwise FuzzIndex would compare
+// identical evaluations.
 func TestIndexNarrows(t *testing.T) {
 	t.Parallel()
 	base, _ := build(world(), nil)
@@ -179,7 +178,7 @@ func TestIndexNarrows(t *testing.T) {
 	if len(c.found) != 1 || c.found[0] != s.policies[0] {
 		t.Errorf("found %d of 2 policies, want the first alone", len(c.found))
 	}
-	// A broken index is noticed: drop what it found.
+	// A broken index is detected: remove the policy that it found.
 	c.found = nil
 	if c.under(s.noApproval).allowed {
 		t.Error("a call is allowed although no policy was found")

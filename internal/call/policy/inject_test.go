@@ -9,7 +9,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// injectRequest is about a secret for the program of a call.
+// injectRequest returns a request to inject a secret into the program of a call.
 func injectRequest(secret string) policy.Request {
 	r := policytest.Request("process.run", "")
 	r.Facts.Exec = &tool.ExecFacts{Basename: "git", Path: "/usr/bin/git", Origin: tool.OriginSystem}
@@ -17,8 +17,8 @@ func injectRequest(secret string) policy.Request {
 	return r
 }
 
-// TestInjection: nobody gets a secret without a person who said so of this call;
-// policies can forbid, and do without people where they say so.
+// TestInjection: by default, a secret is injected only after a person approved it for this
+// call. Policies can forbid the injection, or explicitly waive the approval.
 func TestInjection(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -51,7 +51,8 @@ func TestInjection(t *testing.T) {
 	}
 }
 
-// TestInjectionWaiver: a permit that gives programs secrets with no human has to say so.
+// TestInjectionWaiver: a permit that injects secrets without an approval must have the waives
+// annotation.
 func TestInjectionWaiver(t *testing.T) {
 	t.Parallel()
 	bare := `@id("bare") permit(principal, action == Action::"secret.inject", resource);`

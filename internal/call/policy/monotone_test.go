@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/provenance"
 )
 
-// approvalExpression writes a random condition over context.approval.
+// approvalExpression returns a random condition over context.approval.
 func (w writer) approvalExpression(depth int) string {
 	if depth > 0 && w.r.IntN(3) > 0 {
 		a, b := w.approvalExpression(depth-1), w.approvalExpression(depth-1)
@@ -58,7 +58,7 @@ func (w writer) ballot(i int) ballot {
 	return b
 }
 
-// history says that some of the voters made others.
+// history returns a history in which some voters created other voters.
 func (w writer) history() provenance.History {
 	var h provenance.History
 	for range w.r.IntN(4) {
@@ -69,7 +69,7 @@ func (w writer) history() provenance.History {
 	return h
 }
 
-// stronger is b with something more: never weaker in any respect.
+// stronger returns a ballot that exceeds b in some respect and is weaker in none.
 func (w writer) stronger(b ballot) ballot {
 	switch w.r.IntN(5) {
 	case 0:
@@ -86,8 +86,9 @@ func (w writer) stronger(b ballot) ballot {
 	return b
 }
 
-// FuzzMonotone: whatever the lint lets pass, a stronger approval never undoes
-// what a weaker one allowed. Negative control: among what it refuses, some do.
+// FuzzMonotone: for every policy that the lint accepts, a stronger approval never revokes the
+// permission of a weaker one. Negative control: some policies that the lint refuses violate
+// this.
 func FuzzMonotone(f *testing.F) {
 	for i := range uint64(10) {
 		f.Add(i)
@@ -129,7 +130,7 @@ func tryMonotone(t *testing.T, s *Set, w writer) (refused, broken bool) {
 		}
 		standing := w.r.IntN(2) == 0
 		before, ok1 := helpful(p, s.tally.facts(is, requester, weak, standing))
-		// A grant is not stronger than nothing, only weaker than a fresh yes.
+		// A grant is weaker than a fresh vote, but not stronger than no vote.
 		stands := standing && len(weak) > 0 && w.r.IntN(2) == 0
 		after, ok2 := helpful(p, s.tally.facts(is, requester, strong, stands))
 		if !ok1 || !ok2 || !before || after {
@@ -143,8 +144,8 @@ func tryMonotone(t *testing.T, s *Set, w writer) (refused, broken bool) {
 	return refused, broken
 }
 
-// helpful reports whether a policy is on the call's side: a permit that
-// holds, or a forbid that does not.
+// helpful reports whether a policy supports the call: a permit that applies, or a forbid that
+// does not.
 func helpful(p *compiled, approval types.Record) (helps, ok bool) {
 	view := &expr.Partial{
 		Env: expr.Env{Context: types.NewRecord(types.RecordMap{

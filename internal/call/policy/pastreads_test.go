@@ -8,8 +8,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestReadsOfPast: what a policy reads of the past is found in whatever form it
-// reads it, and nothing else is.
+// TestReadsOfPast: the past facts that a policy reads are found in every syntactic form. No
+// other facts are reported.
 func TestReadsOfPast(t *testing.T) {
 	t.Parallel()
 	for condition, want := range map[string]PastReads{

@@ -15,8 +15,8 @@ const noSecrets = `@id("no-secrets")
 forbid(principal, action in Action::"tool.execute", resource)
 when { context has path_folded && context.path_folded like "secr\u{e9}ts/*" };`
 
-// TestPathFolded shows that a rule about path_folded holds for every spelling
-// of a path, of one file and of many, and for a record that has only the path.
+// TestPathFolded verifies that a rule about path_folded covers every spelling of a path, for
+// one file and for many. It also covers a record that has only the path.
 func TestPathFolded(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.Options{Tools: []tool.Descriptor{patch}, Policies: noSecrets})
@@ -42,7 +42,7 @@ forbid(principal, action in Action::"tool.execute", resource) when { context has
 			if got := set.Judge(r, policytest.Approval(policytest.Vote(policytest.Alice, "owner"))).Allowed; got != (c.folded != policy.Deny) {
 				t.Errorf("%s %+q: with a yes it is allowed: %v", name, path, got)
 			}
-			// Negative control: a rule about the path lets other spellings through.
+			// Negative control: a rule about the path does not match other spellings.
 			if got := exact.Evaluate(r, nil).Effect(); got != c.exact {
 				t.Errorf("%s %+q: by context.path %v, want %v", name, path, got, c.exact)
 			}
@@ -63,8 +63,8 @@ forbid(principal, action in Action::"tool.execute", resource) when { context.har
 	}
 }
 
-// TestDescribedPathFolded shows that the spelling of a described path follows
-// from it, and that no other can be described.
+// TestDescribedPathFolded verifies that path_folded is derived from a described path, and that
+// no other value can be described.
 func TestDescribedPathFolded(t *testing.T) {
 	t.Parallel()
 	r := policytest.Request("fs.read", `{"path":"a"}`)
@@ -93,8 +93,8 @@ func TestDescribedPathFolded(t *testing.T) {
 	}
 }
 
-// TestExplainPathFolded shows that an explanation proposes another path where a
-// rule about its spelling stands in the way, and tried it.
+// TestExplainPathFolded verifies that an explanation proposes and tests another path if a rule
+// about path_folded denies the call.
 func TestExplainPathFolded(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.Options{Tools: []tool.Descriptor{patch}, Policies: noSecrets})

@@ -14,8 +14,8 @@ var patch = tool.Descriptor{
 	InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"properties":{"patch":{"type":"string"}}}`),
 }
 
-// TestEveryChangedFileIsJudged shows that a rule about a path holds for a call
-// that changes several files.
+// TestEveryChangedFileIsJudged verifies that a rule about a path applies to a call that changes
+// several files.
 func TestEveryChangedFileIsJudged(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.Options{
@@ -49,7 +49,7 @@ permit(principal, action == Action::"tool.execute/fs.patch", resource) when { co
 			t.Errorf("%s: with a yes it is allowed: %v", name, got)
 		}
 	}
-	// Negative control: the directory that the files share escapes the rule.
+	// Negative control: the rule does not match the common directory of the files.
 	r := policytest.Request("fs.patch", `{}`)
 	r.Facts.Path = "."
 	if got := set.Evaluate(r, nil).Effect(); got != policy.Ask {

@@ -11,14 +11,15 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// terminal makes a gateway that takes votes on cli and grpc and cannot prove
-// that anybody is present.
+// terminal sets options for a gateway that accepts votes only on cli and grpc and cannot verify
+// presence.
 func terminal(o policytest.Options) policytest.Options {
 	o.Surfaces, o.NoPresence = []access.Surface{access.SurfaceCLI, access.SurfaceGRPC}, true
 	return o
 }
 
-// voteRule forbids unless such votes were cast, one per surface.
+// voteRule returns a rule that forbids a call unless such votes were cast, one for each
+// surface.
 func voteRule(present bool, on ...access.Surface) string {
 	var wants []string
 	for _, surface := range on {
@@ -29,8 +30,8 @@ func voteRule(present bool, on ...access.Surface) string {
 unless { ` + strings.Join(wants, " && ") + ` };`
 }
 
-// TestUnreachableApproversAreDenied: a call that no member can approve on this gateway is denied at
-// once.
+// TestUnreachableApproversAreDenied: a call that no member can approve on this gateway is
+// denied immediately.
 func TestUnreachableApproversAreDenied(t *testing.T) {
 	t.Parallel()
 	present := `@id("rule") forbid(principal, action == Action::"tool.execute/process.run", resource)
@@ -55,7 +56,7 @@ unless { context.approval.votes.containsAny([
 			if !strings.Contains(v.Missing(), c.missing) || !strings.Contains(v.Remedy(), c.remedy) {
 				t.Errorf("missing %q, remedy %q", v.Missing(), v.Remedy())
 			}
-			// Negative control: a gateway that offers everything asks.
+			// Negative control: a gateway with all surfaces asks.
 			if v := policytest.Set(t, policytest.ManyMembers(c.policies)).Evaluate(run, nil); v.Effect() != policy.Ask {
 				t.Errorf("with every surface: %v (%s), want ask", v.Effect(), v.Missing())
 			}
@@ -63,8 +64,8 @@ unless { context.approval.votes.containsAny([
 	}
 }
 
-// TestReachableApproversAreAsked: an approval is requested if a member can give it, and it lists
-// only the available ways.
+// TestReachableApproversAreAsked: an approval is requested if a member can give it, and the
+// request lists only the available ways.
 func TestReachableApproversAreAsked(t *testing.T) {
 	t.Parallel()
 	for policies, missing := range map[string]string{
@@ -78,19 +79,19 @@ func TestReachableApproversAreAsked(t *testing.T) {
 			t.Errorf("%s: %v, %q; want ask, %q", policies, v.Effect(), v.Missing(), missing)
 		}
 	}
-	// Too few people is still a matter of people.
+	// The reason names the people if too few of them may approve.
 	v := policytest.Set(t, terminal(policytest.Options{Policies: twoApprovers})).Evaluate(run, nil)
 	if v.Reason() != reason.ApprovalUnattainable || !strings.Contains(v.Missing(), "1 person may decide this") {
 		t.Errorf("too few people: %v, %q", v.Reason(), v.Missing())
 	}
-	// And what no approval lifts is a matter of the policy.
+	// A call that no approval allows is denied for the policy.
 	never := `@id("never") forbid(principal, action == Action::"tool.execute/process.run", resource);`
 	if v := policytest.Set(t, terminal(policytest.ManyMembers(never))).Evaluate(run, nil); v.Reason() != reason.PolicyDenied {
 		t.Errorf("an absolute forbid: %v", v.Reason())
 	}
 }
 
-// A vote from a surface that is not offered does not count.
+// A vote from an unavailable surface does not count.
 func TestVotesFromUnavailableSurfacesDoNotCount(t *testing.T) {
 	t.Parallel()
 	vote := console(policytest.Vote(policytest.Bob, op))
@@ -119,8 +120,8 @@ func TestReachableSurfacesAreConfigured(t *testing.T) {
 	}
 }
 
-// Where policies ask for people who prove to be present, somebody who may decide has to
-// have a key for that.
+// At least one approver must have a presence key if policies require votes with verified
+// presence.
 func TestNobodyPresent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Recipes of docs/policy-recipes.md, which need nothing but Cedar text.
+// Recipes of docs/policy-recipes.md that consist only of Cedar text.
 const (
 	twoApprovers = `@id("two-approvers")
 @reason("programs need two people")
@@ -173,7 +173,7 @@ unless { context.approval.granted && context.approval.age_seconds <= 60 };`
 			t.Errorf("after %v: allowed %v, want %v", c.after, got.Allowed, c.want)
 		}
 	}
-	// Of several votes the oldest counts, whichever was named first.
+	// The oldest of several votes counts, in any order of the votes.
 	older := policytest.Vote(carol, op)
 	older.At = older.At.Add(-2 * time.Minute)
 	for _, votes := range [][]policy.Vote{{vote, older}, {older, vote}} {
@@ -181,7 +181,7 @@ unless { context.approval.granted && context.approval.age_seconds <= 60 };`
 			t.Error("a young vote made an old one young")
 		}
 	}
-	// An approval that nobody gave is not young.
+	// The age of a missing approval is not small.
 	always := `@waives("approval: test")
 permit(principal, action == Action::"tool.execute/process.run", resource)
 when { context.approval.age_seconds <= 60 && context.egress.mode != "none" };`

@@ -12,8 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// A set that was made again from its inputs is the same, whatever it was built
-// from.
+// A set that is rebuilt from its inputs is identical to the original.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]policytest.Options{
@@ -23,7 +22,7 @@ func TestRestore(t *testing.T) {
 			Roles: []access.Role{"security"}, Workspaces: []string{"other"}, Surfaces: []access.Surface{access.SurfaceCLI}, NoPresence: true,
 			Snapshot: policy.Snapshot{
 				AllowedTools: []string{"fs.read"}, AllowedPrincipals: []access.Principal{policytest.Alice}, AllowedChannels: []string{"ops"},
-				WASM:         json.RawMessage(`{"allow_inline_modules":false,"allowed_channels":null,"enabled":false,"fuel_budget":0}`), // as earlier releases wrote it
+				WASM:         json.RawMessage(`{"allow_inline_modules":false,"allowed_channels":null,"enabled":false,"fuel_budget":0}`), // the form of earlier releases
 				ActiveSkills: []string{"s"}, AllowSensitiveTools: true, Workspaces: []policy.Workspace{{Name: "other", Path: "/srv"}},
 			},
 			Members: []access.Member{{Principal: access.User("eve"), Roles: []access.Role{"security"}, Disabled: true}},
@@ -45,8 +44,8 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// Inputs that make another set are refused: it would explain what it did not
-// decide.
+// Inputs that result in a different set are refused, because that set would not explain the
+// original decision.
 func TestRestoreRefusesAnotherSet(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.Options{Policies: `@id("p") forbid(principal, action, resource) when { context.present };`})

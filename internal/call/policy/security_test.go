@@ -27,7 +27,8 @@ func mustLoad(t testing.TB, cfg Config) *Set {
 	return must.Get(Load(cfg))(t)
 }
 
-// small is one tool that only reads, and one owner with an agent.
+// small returns a configuration with a tool that only reads, a tool that writes, and one owner
+// with an agent.
 func small(text string, members ...access.Member) Config {
 	return Config{
 		Sources: []Source{{Name: "t.cedar", Text: text}},
@@ -46,7 +47,7 @@ func by(p access.Principal, name string) Request {
 	return Request{Caller: access.Caller{Principal: p, Surface: access.SurfaceCLI}, Tool: name, Args: json.RawMessage(`{}`)}
 }
 
-// A forbid that errors is skipped by Cedar. Here it must deny.
+// Cedar skips a forbid whose evaluation fails; the gateway must deny the call.
 func TestFailingForbidDenies(t *testing.T) {
 	t.Parallel()
 	s := mustLoad(t, small(`@id("overflows")
@@ -61,7 +62,7 @@ when { context.risk + 9223372036854775807 < 5 };`))
 	if j := s.Judge(r, Approval{}); j.Allowed || len(j.Errors) == 0 {
 		t.Errorf("Judge = %+v, want an error", j)
 	}
-	// Negative control: Cedar alone lets the same call pass.
+	// Negative control: Cedar alone allows the same call.
 	c, _ := s.prepare(&r)
 	c.context["approval"] = s.noApproval
 	req := c.req
@@ -69,14 +70,14 @@ when { context.risk + 9223372036854775807 < 5 };`))
 	if decision, diag := cedar.Authorize(c.found, c.entities, req); decision != cedar.Allow || len(diag.Errors) != 1 {
 		t.Errorf("plain Cedar: %v, %v; the control expects it to fail open", decision, diag.Errors)
 	}
-	// Without the overflow the forbid does not hold, and the call is allowed.
+	// The forbid does not match without the overflow, and the call is allowed.
 	r.Facts.Risk = 0
 	if v := s.Evaluate(r, nil); v.Effect() != Allow {
 		t.Errorf("with no overflow: %v, %v", v.Effect(), v.Errors())
 	}
 }
 
-// What does not fit the schema is denied before Cedar sees it.
+// A request that does not conform to the schema is denied before Cedar evaluates it.
 func TestRequestIsValidated(t *testing.T) {
 	t.Parallel()
 	cfg := small("")
@@ -139,8 +140,8 @@ func TestCeilings(t *testing.T) {
 	}
 }
 
-// Without its ceilings, the default policies must not come into force. This
-// is also the negative control of the ceilings: without them the permits win.
+// The default policies without their ceilings must not load. This is also the negative control
+// of the ceilings: without them the permits win.
 func TestSamplesRefuseDamagedDefaults(t *testing.T) {
 	t.Parallel()
 	permitAll := `@id("all") @waives("approval: test") permit(principal, action in Action::"tool.execute", resource);
@@ -196,7 +197,7 @@ func TestSelfApproval(t *testing.T) {
 			t.Error("an agent or a service may decide")
 		}
 	}
-	// The votes of the requester do not count either, and those of an agent never.
+	// The votes of the requester do not count either, and votes of an agent never count.
 	r := by(access.Agent("bot"), "write")
 	vote := func(p access.Principal) Approval {
 		return Approval{Votes: []Vote{{User: p, Surface: access.SurfaceCLI}}}
@@ -227,7 +228,7 @@ func TestSelfApproval(t *testing.T) {
 	}
 }
 
-// A role that was lost since the vote does not count, nor one only claimed.
+// A role that the voter has lost since the vote, or only claims, does not count.
 func TestRolesOfVotesAreCurrent(t *testing.T) {
 	t.Parallel()
 	text := `forbid(principal, action == Action::"tool.execute/write", resource) unless { context.approval.by_role.security >= 1 };`
@@ -274,7 +275,7 @@ permit(principal, action == Action::"tool.execute/write", resource) when { conte
 @id("owners") forbid(principal, action == Action::"approval.decide", resource)
 when { resource.severity == "critical" } unless { principal in Role::"owner" };`
 	bob := access.Member{Principal: bea, Roles: []access.Role{access.RoleOperator}}
-	// Ann's agent asks: only owners may decide, and ann must not decide her own.
+	// The call is by ann's agent: only owners may decide, and ann must not decide her own call.
 	v := mustLoad(t, small(text, bob)).Evaluate(by(access.Agent("bot"), "write"), nil)
 	if v.Effect() != Deny || v.Reason() != reason.ApprovalUnattainable {
 		t.Errorf("got %v, %v, want unattainable", v.Effect(), v.Reason())
@@ -286,8 +287,7 @@ when { resource.severity == "critical" } unless { principal in Role::"owner" };`
 	}
 }
 
-// A refusal says which rule refused and what to do; a permission that nothing
-// gives is said plainly.
+// A denial names the rule and the remedy. It also reports a permission that no policy grants.
 func TestPermitSaysWhy(t *testing.T) {
 	t.Parallel()
 	two := mustLoad(t, small("", access.Member{Principal: bea, Roles: []access.Role{access.RoleOperator}}))

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// skillTool is a tool of the skill web that reaches nothing.
+// skillTool is a tool of the skill web. It reaches no host.
 func skillTool() tool.Descriptor {
 	return tool.Descriptor{
 		Name: "web/lookup", Title: "Look up", Description: "looks up", InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false}`),
@@ -36,14 +36,14 @@ func skillSet(t *testing.T, policies string, active ...string) *policy.Set {
 	})
 }
 
-// TestSkillGate: a skill that is not active, or that policy keeps from a caller, is
-// denied before anybody is asked, and no vote changes that.
+// TestSkillGate: a call of a skill that is inactive, or that policy forbids to the caller, is
+// denied without a question. No vote changes that.
 func TestSkillGate(t *testing.T) {
 	t.Parallel()
 	const (
 		barred  = `@id("t.bar") @reason("no web for agents") @remedy("Ask a person.") forbid(principal is Agent, action == Action::"skill.execute", resource == Skill::"web");`
 		failing = `@id("t.fail") forbid(principal, action == Action::"skill.execute", resource) when { 9223372036854775807 + 1 > 0 };`
-		// permitted is what the gate keeps from being reached.
+		// permitted would allow the call, but the skill gate comes first.
 		permitted = `@id("t.all") @waives("approval: a test") permit(principal, action in Action::"tool.execute", resource) when { context.egress.mode != "none" };`
 	)
 	for _, c := range []struct {
@@ -82,7 +82,7 @@ func TestSkillGate(t *testing.T) {
 				t.Errorf("simulated with a person's yes: %v", got)
 			}
 			listed := slices.ContainsFunc(set.Catalog(skillCall().Caller), func(e policy.CatalogEntry) bool { return e.Tool == "web/lookup" })
-			if listed != (c.by == "") { // an error is in no call that is not made
+			if listed != (c.by == "") { // the listing evaluates no call, so the error does not occur
 				t.Errorf("listed: %v", listed)
 			}
 			if bars := set.Bars(skillCall().Caller, "web/lookup"); c.by != "" && (len(bars) != 1 || bars[0].ID != c.by) {
@@ -92,7 +92,7 @@ func TestSkillGate(t *testing.T) {
 	}
 }
 
-// TestSkillGateOfEditors: who edits a call of a skill has to be let through, too.
+// TestSkillGateOfEditors: a person who edits a call must also be permitted to use its skill.
 func TestSkillGateOfEditors(t *testing.T) {
 	t.Parallel()
 	set := skillSet(t, `@id("t.bar") @reason("not alice") forbid(principal == User::"alice", action == Action::"skill.execute", resource);`, "web")
@@ -107,8 +107,8 @@ func TestSkillGateOfEditors(t *testing.T) {
 	}
 }
 
-// TestSkillOfTools: the skill of a tool cannot be left out of a request, and its tools
-// are no upstream server's.
+// TestSkillOfTools: a request cannot omit the skill of its tool. The tools of a skill are not
+// members of an upstream server with the same name.
 func TestSkillOfTools(t *testing.T) {
 	t.Parallel()
 	bare := skillCall()
@@ -152,7 +152,7 @@ func TestSkillGateIsExplained(t *testing.T) {
 	if e.Gate == nil || len(e.Policies) == 0 || e.Policies[0].ID != "ceiling.skill" || !strings.Contains(e.Summary, "palyra skills enable web") {
 		t.Errorf("%s\n%+v", e.Summary, e.Policies)
 	}
-	// An operator's forbid is what an explanation names, and says to remove.
+	// The explanation names an operator's forbid and how to remove it.
 	set = skillSet(t, `@id("t.bar") forbid(principal is Agent, action == Action::"skill.execute", resource);`, "web")
 	if e = explain.Verdict(set, skillCall(), policy.Approval{}, nil); !strings.Contains(e.Summary, "t.bar") || len(e.Flips) == 0 {
 		t.Errorf("%s\n%+v", e.Summary, e.Flips)

@@ -8,8 +8,8 @@ import (
 	"palyra/internal/core/access"
 )
 
-// One person alone answers for their own calls. Who cannot answer anything is no
-// second person.
+// A single user may approve their own calls. A member who cannot approve any call does not
+// count as a second user.
 func TestSoleUser(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

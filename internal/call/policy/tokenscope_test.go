@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// A token has no permission beyond its scopes, beyond those of whom it acts as, and
-// beyond those of who made it. The same caller without the bounds is the control.
+// A token has a permission only if its scopes, its holder and its creator have it. Control: the
+// same caller without token bounds.
 func TestTokenBounds(t *testing.T) {
 	t.Parallel()
 	auditor := access.User("eve")

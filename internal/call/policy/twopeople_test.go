@@ -15,9 +15,9 @@ func did(kind provenance.Kind, member access.Principal, by ...access.Principal) 
 	return provenance.Act{Member: member, Kind: kind, By: by}
 }
 
-// Alice's agent asks. One admin made several users, and is one person for all
-// that: for a call of alice nobody if it is alice, else one. For a first approval
-// somebody else is enough, whoever made them.
+// The requester is alice's agent. Members whom one admin created count as that admin: as no
+// independent approver if alice created them, else as one. A first approval requires only a
+// different person, regardless of who created them.
 func TestTwoPeople(t *testing.T) {
 	t.Parallel()
 	alice, bob := policytest.Alice, policytest.Bob
@@ -74,8 +74,8 @@ func TestTwoPeople(t *testing.T) {
 	}
 }
 
-// A call that has enough people, who may be one, is not asked about; it says why
-// and what to do.
+// A call with too few independent approvers is denied without a question. The denial contains
+// the reason and the remedy.
 func TestDependentApproversAreReported(t *testing.T) {
 	t.Parallel()
 	o := policytest.ManyMembers(twoApprovers)

@@ -9,8 +9,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestUnreadPrograms: a permit without people does not cover a call that sets variables or has
-// its program start another one, unless it reads which ones. People can allow the call.
+// TestUnreadPrograms: a permit that waives approval does not cover a call that sets variables,
+// or whose program starts another one, unless the permit reads which ones. An approval can
+// allow the call.
 func TestUnreadPrograms(t *testing.T) {
 	t.Parallel()
 	const (
@@ -50,8 +51,8 @@ func TestUnreadPrograms(t *testing.T) {
 	}
 }
 
-// TestUnreadInlineCode: a permit without people does not cover code for an interpreter
-// unless it reads that the call has some. A line for a shell is such code itself.
+// TestUnreadInlineCode: a permit that waives approval does not cover inline code for an
+// interpreter unless the permit reads that fact. A shell line is itself such code.
 func TestUnreadInlineCode(t *testing.T) {
 	t.Parallel()
 	const awk = `context has exec && context.exec.basename == "awk"`
@@ -78,8 +79,8 @@ func TestUnreadInlineCode(t *testing.T) {
 	}
 }
 
-// TestUnreadOfOthers: the rule holds for the secrets of a call too, for no other policies,
-// and not for the permit of allow_sensitive_tools, which is for everything.
+// TestUnreadOfOthers: the rule also covers the secrets of a call. It does not cover other
+// policies, or the permit of allow_sensitive_tools, which is unrestricted.
 func TestUnreadOfOthers(t *testing.T) {
 	t.Parallel()
 	secret := injectRequest("global/key")

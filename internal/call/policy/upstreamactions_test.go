@@ -8,8 +8,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestUpstreamActions: what an upstream server is asked beside its tools is judged
-// under mcp.* actions; policies that name these load whether or not there is a server.
+// TestUpstreamActions: requests to an upstream server other than tool calls are decided under
+// mcp.* actions. Policies that name these actions load even without a server.
 func TestUpstreamActions(t *testing.T) {
 	t.Parallel()
 	const text = `@id("t.no") @reason("no") forbid(principal, action in Action::"mcp.read_resource", resource) when { context.egress.mode != "none" };

@@ -60,12 +60,12 @@ func TestGrants(t *testing.T) {
 			t.Errorf("%s: %v by %q, want ask", g.ID, v.Effect(), v.GrantID())
 		}
 	}
-	// A grant is standing, whatever it says of itself.
+	// A grant counts as standing, even if its vote does not have that flag.
 	strict := policytest.Set(t, policytest.Options{TwoUsers: true, Policies: noStandingForDestructive})
 	if v := strict.Evaluate(run, []policy.Grant{good}); v.Effect() != policy.Ask {
 		t.Errorf("with no standing grants: %v, want ask", v.Effect())
 	}
-	// What is allowed anyway cites no grant.
+	// A call that is allowed without a grant cites none.
 	read := policytest.Request("fs.read", `{"path":"a"}`)
 	if v := set.Evaluate(read, []policy.Grant{good}); v.Effect() != policy.Allow || v.GrantID() != "" {
 		t.Errorf("reading: %v by %q, want allow by no grant", v.Effect(), v.GrantID())
@@ -81,7 +81,7 @@ func TestSeverityAndTimeout(t *testing.T) {
 		policies, severity string
 		timeout            time.Duration
 	}{
-		{"", "medium", 0}, // the desk's own time counts
+		{"", "medium", 0}, // the default timeout of the desk applies
 		{ask(`@id("a")`, ``) + ask(`@id("b")`, `@timeout("2h")`), "medium", 2 * time.Hour},
 		{ask(`@id("a") @severity("high")`, `@timeout("1h")`), "high", time.Hour},
 		{ask(`@id("a") @severity("low")`, `@timeout("5m")`) + ask(`@id("b")`, `@timeout("90s")`), "medium", 90 * time.Second},
@@ -144,7 +144,7 @@ func TestRequestRoundTrip(t *testing.T) {
 	}
 }
 
-// A shape says the same as MarshalJSON, also within another value.
+// The canonical form of a value equals its MarshalJSON output, also within another value.
 func TestShapes(t *testing.T) {
 	t.Parallel()
 	var _ canonical.Shaped = policy.Request{}
@@ -238,8 +238,7 @@ when { context has exec && context.exec.basename == "git" && context.egress.mode
 	}
 }
 
-// What a set remembers of one member is neither another's nor the caller's to
-// change.
+// The cached catalog of one member is not returned for another, and callers cannot modify it.
 func TestCatalogIsRememberedByMember(t *testing.T) {
 	t.Parallel()
 	member := func(role access.Role) access.Member {
@@ -265,7 +264,7 @@ forbid(principal == User::"u-auditor", action == Action::"tool.execute/http.fetc
 			t.Errorf("first %v, then %v", first, again)
 		}
 	}
-	// Another set knows nothing of this one's.
+	// Two sets do not share a cache.
 	forbidden := policytest.Set(t, policytest.Options{Members: members, Policies: `@id("no") forbid(principal, action, resource);`})
 	if none := catalogs(forbidden); !slices.Equal(none, []string{"[]", "[]"}) {
 		t.Errorf("where everything is forbidden: %v", none)
@@ -322,7 +321,7 @@ func TestAccessRoles(t *testing.T) {
 	}
 }
 
-// A swap is atomic: each verdict comes whole from one set.
+// A swap is atomic: each verdict is computed from a single set.
 func TestSwap(t *testing.T) {
 	t.Parallel()
 	ask := policytest.Set(t, policytest.Options{})

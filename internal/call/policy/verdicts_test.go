@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestVerdictsShareOneSchema: the text that is valid while an argument is a number is
-// not once it is a word, and is again when it is a number again.
+// TestVerdictsShareOneSchema: a policy that compares an argument with a number is valid exactly
+// while the schema declares an integer, also after the schema changes back.
 func TestVerdictsShareOneSchema(t *testing.T) {
 	t.Parallel()
 	under := func(kind string) Config {
@@ -31,8 +31,8 @@ func TestVerdictsShareOneSchema(t *testing.T) {
 	}
 }
 
-// TestVerdictsAreKept: what was judged is not judged again, under as many others as are
-// kept, and what nobody asks for any more is forgotten.
+// TestVerdictsAreKept: a stored verdict is not computed again, up to the number of stored
+// verdicts. Verdicts that are no longer requested are dropped.
 func TestVerdictsAreKept(t *testing.T) {
 	t.Parallel()
 	m := verdictMemory{now: map[verdictKey][]message{}}

@@ -19,13 +19,13 @@ func upstreamTool(name string) tool.Descriptor {
 	return d
 }
 
-// own are the findings about policies.
+// own returns the findings about policies.
 func own(s *policy.Set) []finding.Finding {
 	return slices.DeleteFunc(s.Findings(), func(f finding.Finding) bool { return f.Code == finding.CodeOpaque })
 }
 
-// TestPoliciesWaitForTools: a policy that names a tool of a server that is not there loads, says
-// what it waits for, and lets nobody call it; the same policy decides once the tool is there.
+// TestPoliciesWaitForTools: a policy that names a tool of an absent server loads, reports the
+// missing tool, and allows no call of it. The same policy decides once the tool exists.
 func TestPoliciesWaitForTools(t *testing.T) {
 	t.Parallel()
 	const permit = `@id("docs.search") @reason("docs") @waives("approval: a test")
@@ -55,8 +55,8 @@ permit(principal, action == Action::"tool.execute/docs/search", resource) when {
 	}
 }
 
-// TestForbidsThatWaitFailClosed: what a forbid says of tools that are there holds although it
-// also names one that is not.
+// TestForbidsThatWaitFailClosed: a forbid applies to the present tools that it covers, even if
+// it also names an absent tool.
 func TestForbidsThatWaitFailClosed(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
@@ -69,15 +69,15 @@ func TestForbidsThatWaitFailClosed(t *testing.T) {
 			t.Errorf("%s: fs.read is %v", name, got)
 		}
 	}
-	// The control: without the rule it is allowed.
+	// Control: without the rule the call is allowed.
 	if got := policytest.Set(t, policytest.Options{}).Evaluate(policytest.Request("fs.read", `{"path":"a"}`), nil).Effect(); got != policy.Allow {
 		t.Errorf("control: fs.read is %v", got)
 	}
 }
 
-// TestErrorsAreNotDeferred: a name that no server could bring is a mistake, and so is a tool that a
-// server does not have which is there; and what is wrong with a policy beside what it waits for
-// is found.
+// TestErrorsAreNotDeferred: a name that no server could provide is an error. A tool that a
+// present server does not have is an error as well. Other errors of a waiting policy are still
+// reported.
 func TestErrorsAreNotDeferred(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ text, want string }{

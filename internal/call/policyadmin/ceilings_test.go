@@ -28,7 +28,7 @@ func (household) List() []access.Member {
 	}
 }
 
-// testAdmin is an admin of a household's policies on a store that survives it.
+// testAdmin is an Admin for a household. Its store outlives it.
 type testAdmin struct {
 	*policyadmin.Admin
 	t     *testing.T
@@ -61,7 +61,7 @@ func (h testAdmin) set(name string, allowed bool) error {
 	return err
 }
 
-// lets reports whether a principal may read files, from a channel or from "".
+// lets reports whether a principal may call echo, from a channel or from none ("").
 func (h testAdmin) lets(who access.Principal, channel string) bool {
 	r := policytest.Request("echo", `{"text":"x"}`)
 	r.Caller = access.Caller{Principal: who, OnBehalfOf: who, Surface: access.SurfaceCLI, Paired: true}
@@ -71,7 +71,8 @@ func (h testAdmin) lets(who access.Principal, channel string) bool {
 
 func nothing(*config.Config) {}
 
-// A ceiling that a command set is in force immediately and after a restart, and open calls end.
+// A ceiling that a command set applies immediately and after a restart. Calls that it excludes
+// end.
 func TestCeilingsByCommand(t *testing.T) {
 	t.Parallel()
 	store := policyadmintest.NewMemory()
@@ -98,8 +99,8 @@ func TestCeilingsByCommand(t *testing.T) {
 	}
 }
 
-// The configuration has priority: no command admits an entry that it omits, also not an earlier
-// command. The remedy names the key.
+// The configuration has priority: no command, current or earlier, admits an entry that the
+// configuration omits. The remedy names the key.
 func TestConfigurationIsTheHigherCeiling(t *testing.T) {
 	t.Parallel()
 	store := policyadmintest.NewMemory()

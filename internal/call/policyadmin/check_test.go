@@ -29,7 +29,7 @@ func (h *heldTools) Descriptors() []tool.Descriptor {
 }
 
 // TestCheckKeepsNoState: while a check runs, calls and operators can read the policies, and
-// policies come into force.
+// policies can come into force.
 func TestCheckKeepsNoState(t *testing.T) {
 	t.Parallel()
 	tools, engine, cfg, log := &heldTools{}, &policy.Engine{}, config.Default(), &gatewaytest.Log{}

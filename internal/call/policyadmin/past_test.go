@@ -30,8 +30,8 @@ func ruled(digest, snapshot string, allowed bool) *record.Gated {
 	return g
 }
 
-// The ids of a call with a commit that asked select different subjects: the decision's id the call,
-// the approval's id the commit, and the proposal's id the refusal.
+// Each id of a call with a commit approval selects its own subject. The decision's id selects
+// the call, the approval's id the commit, and the proposal's id the refusal.
 func TestSubjectOfAPastDecision(t *testing.T) {
 	t.Parallel()
 	evaluations := []*record.Evaluated{

@@ -19,8 +19,8 @@ func TestSnapshotStoresNetworkAsNone(t *testing.T) {
 	}
 }
 
-// TestSurfacesOfThisGateway: no call waits for a vote that cannot come. A disabled console is not a
-// surface, and a chat is one only if answers from it are enabled.
+// TestSurfacesOfThisGateway: no call waits for a vote from an unavailable surface. A disabled
+// console is not a surface, and a chat is one only if answers from it are enabled.
 func TestSurfacesOfThisGateway(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()

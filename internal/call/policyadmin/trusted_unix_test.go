@@ -20,8 +20,8 @@ import (
 )
 
 // TestDirectoryThatOthersChange: policies that other users could have written never come into
-// force. The set in force stays in force, also at a start, which logs the reason. A first start
-// fails.
+// force. The set in force stays in force. This also holds at a start, which logs the reason. A
+// first start fails.
 func TestDirectoryThatOthersChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -235,8 +235,8 @@ func (unreadable) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, er
 	return policyadmin.KeptVersion{}, false, reason.Errorf(reason.JournalUnavailable, "the disk does not answer")
 }
 
-// If the directory disappears while palyrad is stopped, its policies stay in force until the
-// directory exists again. Control: without the last set in force, palyrad starts without the
+// Policies stay in force if their directory disappears while palyrad is stopped, until the
+// directory exists again. Control: without a stored last set, palyrad starts without the
 // operator's rules.
 func TestDirectoryIsMissingAtStart(t *testing.T) {
 	t.Parallel()
@@ -266,7 +266,7 @@ func TestDirectoryIsMissingAtStart(t *testing.T) {
 	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
 	p, _ = started(known)
 	first := p.Set().Version()
-	// A set that was in force before is the last set when it is put in force again.
+	// A set that comes into force again becomes the last set in force.
 	must.Do(t, os.Remove(filepath.Join(dir, "20-own.cedar")))
 	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
 	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
@@ -292,7 +292,7 @@ func TestDirectoryIsMissingAtStart(t *testing.T) {
 	if e := reason.Known(err, reason.Internal); e.Code != reason.JournalUnavailable || !strings.Contains(e.NextStep(), "Create the directory again") {
 		t.Errorf("the start with a store that cannot be read: %v", err)
 	}
-	// Control. The empty set is the last set in force from here on.
+	// Control. The empty set is the last set in force for the rest of the test.
 	if p, _ = started(forgetful{known}); p.Set().Version() != empty {
 		t.Error("control: the rules are in force although nobody knows of them")
 	}
@@ -323,8 +323,8 @@ func TestDanglingLinkIsNotAnEmptyDirectory(t *testing.T) {
 	}
 }
 
-// TestFirstStartBeforeTheServer: palyrad starts with a policy about a tool of a server that is not
-// added yet.
+// TestFirstStartBeforeTheServer: palyrad starts with a policy about a tool of a server that has
+// not been added yet.
 func TestFirstStartBeforeTheServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,14 +17,14 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// about is an event of a call.
+// about returns an event of a call.
 func about(t *testing.T, code event.Code, call string, payload any) journal.Event {
 	t.Helper()
 	text := must.Get(canonical.Marshal(payload))(t)
 	return journal.Event{Code: code, Subject: call, Payload: text, Salt: []byte("salt"), At: start.Add(time.Minute)}
 }
 
-// judged are the events of a call up to its decision.
+// judged returns the events of a call up to its decision.
 func judged(t *testing.T, id string, allowed bool, p record.Proposed, facts tool.Facts, maySend int64) []journal.Event {
 	t.Helper()
 	evaluated := map[string]any{"request": map[string]any{"facts": facts}, "may_send": maySend}

@@ -47,7 +47,7 @@ func newStory(t *testing.T) *story {
 	return s
 }
 
-// read reads the journal of the story, as somebody does who has nothing else.
+// read verifies the journal of the story without any other source.
 func (s *story) read(t *testing.T, log *passkey.Log) error {
 	t.Helper()
 	events := []journal.Event{{Code: event.PasskeyEnrolled, Payload: must.Get(canonical.Marshal(s.enrolled))(t)}}
@@ -64,8 +64,9 @@ func (s *story) read(t *testing.T, log *passkey.Log) error {
 	return nil
 }
 
-// Whoever writes the journal anew, with its keys, cannot change a vote by a passkey: each
-// of its parts is what the passkey signed, or is found out.
+// An attacker who rewrites the journal with the gateway's keys cannot change a vote by a
+// passkey. Every part of the vote is covered by the passkey's signature, so the change is
+// detected.
 func TestTamperedVotesAreFound(t *testing.T) {
 	t.Parallel()
 	for name, tamper := range map[string]func(s *story, v *approval.Vote){
@@ -103,8 +104,8 @@ func TestTamperedVotesAreFound(t *testing.T) {
 	}
 }
 
-// What was enrolled before the part of the journal that is read cannot be checked, and is
-// counted; the gateway that is known from elsewhere has to be the journal's.
+// A vote whose passkey was enrolled before the given part of the journal cannot be verified,
+// and is counted as unknown. A gateway identity from another source must match the journal's.
 func TestPartOfAJournal(t *testing.T) {
 	t.Parallel()
 	s, log := newStory(t), &passkey.Log{}

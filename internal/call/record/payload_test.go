@@ -13,7 +13,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// What is journaled of a verdict is what policy says, also within a payload.
+// The journaled form of a verdict equals the verdict's JSON, also within a payload.
 func TestVerdictIsJournaledWhole(t *testing.T) {
 	t.Parallel()
 	var _ canonical.Shaped = record.Verdict{}
@@ -28,7 +28,7 @@ func TestVerdictIsJournaledWhole(t *testing.T) {
 	}
 }
 
-// A decision opens a call that it allows, and one that cannot be read.
+// A decision opens a call if it allows the call or cannot be parsed.
 func TestOpens(t *testing.T) {
 	t.Parallel()
 	for payload, want := range map[string]bool{

@@ -42,7 +42,7 @@ func (s *store) RunCalls(_ context.Context, _ access.Principal, run string) (int
 
 var coder = access.Caller{Principal: access.Agent("coder"), OnBehalfOf: access.User("alice"), DeviceID: "d", Surface: access.SurfaceGRPC}
 
-// clock is a book's time.
+// clock is the time of a book.
 type clock struct{ at time.Time }
 
 func book(s *store) (*Book, *clock) {
@@ -56,7 +56,7 @@ func begin(t *testing.T, b *Book, c access.Caller, run string) *Call {
 	return must.Get(b.Begin(t.Context(), c, run))(t)
 }
 
-// use lets a call through with effects.
+// use decides a call as allowed, with effects.
 func use(t *testing.T, c *Call, e Effects) {
 	t.Helper()
 	must.Do(t, c.Decide(func(tool.SessionFacts) (*Effects, error) { return &e, nil }))
@@ -66,7 +66,7 @@ func TestIdleEndsASession(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		waits time.Duration
-		open  bool // a call is under way all the time
+		open  bool // a call runs during the whole time
 		same  bool
 	}{
 		"at once":                {0, false, true},
@@ -140,7 +140,7 @@ func TestUnreadableStoreCountsNothing(t *testing.T) {
 	}
 }
 
-// TestKeys: what tells sessions apart is what the gateway knows itself.
+// TestKeys: only values that the gateway verifies itself distinguish sessions.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	same := func(change func(*access.Caller)) bool {
@@ -167,9 +167,9 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestDecideIsAtomic: of 64 concurrent readers and 64 concurrent writers, each of which is allowed
-// only without calls of the other kind, only one kind runs, in each of 1000 sessions. The control
-// decides outside of Decide.
+// TestDecideIsAtomic: 64 readers and 64 writers run concurrently, and each is allowed only
+// without calls of the other kind. Only one kind runs, in each of 1000 sessions. Control:
+// decisions outside Decide.
 func TestDecideIsAtomic(t *testing.T) {
 	t.Parallel()
 	if n := sessionsThatDidBoth(t, 1000, false); n > 0 {
@@ -304,8 +304,8 @@ func TestRunningCallsAreBounded(t *testing.T) {
 	}
 }
 
-// TestEvictedSessionsAreReloaded: the memory is bounded, and never forgets a
-// session with a call under way.
+// TestEvictedSessionsAreReloaded: the number of sessions in memory is limited. A session with a
+// running call is never evicted.
 func TestEvictedSessionsAreReloaded(t *testing.T) {
 	t.Parallel()
 	s := &store{}

@@ -54,7 +54,7 @@ func (b *bench) read(name string) string {
 	return string(data)
 }
 
-// propose checks the input against the schema, as the router does.
+// propose checks the input against the schema, like the router does.
 func (b *bench) propose(name string, input any) (tool.Proposal, error) {
 	b.t.Helper()
 	d := b.tools[name].Descriptor()
@@ -80,7 +80,7 @@ func (b *bench) plan(name string, input any) (tool.Plan, error) {
 	return plan, tool.Disclose(err, everything)
 }
 
-// everything is the access of a caller that may read all files.
+// everything is the disclosure check of a caller that may read all files.
 func everything([]tool.FileAccess) bool { return true }
 
 // anyCommit allows every change of a workspace.
@@ -88,7 +88,7 @@ func anyCommit(context.Context, tool.CommitRequest) (tool.CommitRuling, error) {
 	return tool.CommitRuling{Allowed: true}, nil
 }
 
-// call plans and runs.
+// call plans and runs a call, and returns its report and decoded result.
 func (b *bench) call(ctx context.Context, name string, input any) (tool.Report, map[string]any) {
 	b.t.Helper()
 	p, err := b.propose(name, input)
@@ -103,7 +103,7 @@ func (b *bench) call(ctx context.Context, name string, input any) (tool.Report, 
 	return report, b.result(report)
 }
 
-// run does what dispatch does with a decided call: it plans the call again, and runs it if the
+// run executes a decided call like dispatch does: it plans the call again, and runs it if the
 // plan is the decided one.
 func (b *bench) run(ctx context.Context, c tool.Call) tool.Report {
 	b.t.Helper()
@@ -212,7 +212,7 @@ func TestDescriptors(t *testing.T) {
 	}
 }
 
-// TestDocumentation checks that the documents of tools contain every tool and property.
+// TestDocumentation verifies that the documents of the tools contain every tool and property.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

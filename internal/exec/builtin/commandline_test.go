@@ -27,7 +27,8 @@ func TestCommandLine(t *testing.T) {
 	}
 }
 
-// TestLongCommandLine: a long line is truncated at its end, never in the middle, and states that.
+// TestLongCommandLine: a long line is truncated at its end, never in the middle, and states the
+// truncation.
 func TestLongCommandLine(t *testing.T) {
 	t.Parallel()
 	for name, argv := range map[string][]string{

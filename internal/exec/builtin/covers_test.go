@@ -10,8 +10,9 @@ import (
 	"palyra/internal/egress"
 )
 
-// TestGrantsOfPrograms: the description of a grant for a program includes the reach by the
-// operator's rules. For programs that run arbitrary code, a grant covers only the exact call.
+// TestGrantsOfPrograms: the description of a grant for a program includes the reach that the
+// operator's rules permit. For programs that run arbitrary code, a grant covers only the exact
+// call.
 func TestGrantsOfPrograms(t *testing.T) {
 	t.Parallel()
 	b, _, bin := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(true) })
@@ -32,7 +33,7 @@ func TestGrantsOfPrograms(t *testing.T) {
 	if plan := must.Get(b.plan("process.run", object{"argv": []string{"git", "status"}}))(t); plan.SubjectCovers != want {
 		t.Errorf("offline: %q", plan.SubjectCovers)
 	}
-	// For a call that requests no network, the grant also covers calls with network.
+	// The grant of a call without network also covers calls with network.
 	open, _, _ := processBench(t, func(c *Config) { c.Process.Egress = egress.Preflight })
 	plan := must.Get(open.plan("process.run", object{"argv": []string{"git", "status"}, "hosts": []string{}}))(t)
 	if !strings.HasPrefix(plan.SubjectCovers, want+", with the network") {
@@ -40,8 +41,8 @@ func TestGrantsOfPrograms(t *testing.T) {
 	}
 }
 
-// TestMoreThanTheLine: a call that sets variables which may change what runs, or makes its
-// program start another one, reports that to policy and approvers, and grants cover only the
+// TestMoreThanTheLine: policy and approvers receive the fact that a call sets variables which
+// may change the executed code, or that its program starts another one. Grants cover only the
 // exact call.
 func TestMoreThanTheLine(t *testing.T) {
 	t.Parallel()
@@ -88,7 +89,7 @@ func TestMoreThanTheLine(t *testing.T) {
 	}
 }
 
-// TestGrantsOfFiles: the files are named, or counted if there are too many.
+// TestGrantsOfFiles: the description names the files, or their number if there are too many.
 func TestGrantsOfFiles(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

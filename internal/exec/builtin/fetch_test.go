@@ -33,15 +33,14 @@ func (n names) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, err
 	return out, nil
 }
 
-// internet is a server that answers for every public address, and for a private one that must not
-// be reached.
+// internet is a server at every public address, and at a private one that must not be reached.
 type internet struct {
 	bench   *bench
 	private int
 }
 
-// newInternet serves handler over TLS and plain for the hosts example.com and
-// *.example.com (the names in httptest's certificate).
+// newInternet serves handler over TLS and plain HTTP for example.com and *.example.com (the
+// names in httptest's certificate).
 func newInternet(t *testing.T, handler http.HandlerFunc, change func(*HTTPPolicy)) *internet {
 	t.Helper()
 	secure := httptest.NewUnstartedServer(handler)
@@ -210,15 +209,15 @@ func TestFetchNamesOfPrivateAddresses(t *testing.T) {
 	if n.private != 0 {
 		t.Errorf("private addresses were dialled %d times", n.private)
 	}
-	// With several answers the public one is used.
+	// The public address is used if a name has several addresses.
 	r := n.bench.ok("http.fetch", object{"url": "http://mixed.example.com/"})
 	if r["content"] != "secret" || n.private != 0 {
 		t.Errorf("mixed: %v, private %d", r, n.private)
 	}
 }
 
-// TestFetchNegativeControl disables the address check, by rules that name the addresses, and
-// shows that the attacks above would then succeed.
+// TestFetchNegativeControl disables the address check by rules that name the addresses, and
+// verifies that the attacks above then succeed.
 func TestFetchNegativeControl(t *testing.T) {
 	t.Parallel()
 	n := newInternet(t, page("secret"), func(p *HTTPPolicy) { p.Allowed = rules(t, "*.example.com", "127.0.0.0/8", "10.0.0.1") })
@@ -307,8 +306,8 @@ func TestFetchRedirects(t *testing.T) {
 	}
 }
 
-// TestFetchRedirectControls disables the restriction of each redirect case and shows that the
-// same redirect then succeeds.
+// TestFetchRedirectControls disables the restriction of each redirect case and verifies that
+// the same redirect then succeeds.
 func TestFetchRedirectControls(t *testing.T) {
 	t.Parallel()
 	target := ""
@@ -321,7 +320,7 @@ func TestFetchRedirectControls(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, from, to string
-		// fenced and open are the operator's hosts with the restriction and without.
+		// fenced are the operator's hosts with the restriction, and open the hosts without it.
 		fenced, open []string
 		want         reason.Code
 		notFollowed  bool
@@ -333,7 +332,7 @@ func TestFetchRedirectControls(t *testing.T) {
 			open: []string{"example.com", "*.example.com", "127.0.0.0/8"}, want: reason.EgressDenied, private: 1},
 		{name: "other host", from: "https", to: "https://www.example.com/end", open: []string{"example.com", "www.example.com"}, notFollowed: true},
 		{name: "other port", from: "https", to: "https://example.com:8443/end", open: []string{"example.com:443", "example.com:8443"}, notFollowed: true},
-		// The restriction of the next cases is the scheme; the control starts after it.
+		// The next cases are restricted by the scheme; their controls start with the final scheme.
 		{name: "to plain http", from: "https", to: "http://example.com/end", want: reason.EgressDenied},
 		{name: "to plain http: control", from: "http", to: "http://example.com/end"},
 	} {
@@ -359,10 +358,11 @@ func TestFetchRedirectControls(t *testing.T) {
 	}
 }
 
-// TestFetchCountsWhatWasSent: the sent bytes are in the report, also for a failed call.
+// TestFetchCountsWhatWasSent: the report contains the number of sent bytes, even for a failed
+// call.
 func TestFetchCountsWhatWasSent(t *testing.T) {
 	t.Parallel()
-	// The server reads everything first, because a client stops sending after the answer.
+	// The server reads the whole body first, because a client stops sending after the response.
 	n := newInternet(t, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) },
 		func(p *HTTPPolicy) { p.Roots = x509.NewCertPool() })
 	sent := func(in object) (total int64) {

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// oneLender lends one secret and counts the requests.
+// oneLender is a Lender with one secret that counts its leases.
 type oneLender struct {
 	Lender
 	source *planter
@@ -36,8 +36,8 @@ func (l *oneLender) Lend(_ tool.Call, offers []egress.Secret) ([]egress.Secret, 
 	return list, func() { l.lent-- }
 }
 
-// TestFetcher: a request of a guest is limited to the granted hosts, the granted secrets and the
-// remaining bytes; anything else is refused before anything is sent.
+// TestFetcher: a request of a guest is limited to the granted hosts, the granted secrets and
+// the remaining bytes. Any other request is refused before data is sent.
 func TestFetcher(t *testing.T) {
 	t.Parallel()
 	var got []string
@@ -89,7 +89,7 @@ func TestFetcher(t *testing.T) {
 			t.Errorf("%s: %s %s, and %d arrived", name, r.Reason, r.Message, len(got))
 		}
 	}
-	// Without bounds of its own, only the gateway's rules apply.
+	// Only the gateway's rules apply if the guest has no limits.
 	if r := ask(object{"url": "https://www.example.com/"}, egress.Reach{Budget: within.Budget}); r.Outcome != tool.Succeeded {
 		t.Errorf("any host: %s %s", r.Reason, r.Message)
 	}

@@ -29,7 +29,7 @@ func (p *planter) Secret(_ context.Context, name string) ([]byte, error) {
 	return []byte(map[string]string{"gitlab": planted, "github": "of-github-" + planted}[name]), nil
 }
 
-// withSecrets gives a policy two secrets for example.com and www.example.com.
+// withSecrets adds two secrets for example.com and www.example.com to a policy.
 func withSecrets(t *testing.T, source *planter) func(*HTTPPolicy) {
 	t.Helper()
 	return func(p *HTTPPolicy) {
@@ -42,8 +42,8 @@ func withSecrets(t *testing.T, source *planter) func(*HTTPPolicy) {
 	}
 }
 
-// TestFetchWithSecret: the server receives the value, the caller sees the placeholder, and
-// policy, the approval and the approver see the name of the secret.
+// TestFetchWithSecret: the server receives the value, the caller receives the placeholder, and
+// policy, the approval and the approver receive the name of the secret.
 func TestFetchWithSecret(t *testing.T) {
 	t.Parallel()
 	source := &planter{}
@@ -82,14 +82,14 @@ func TestFetchWithSecret(t *testing.T) {
 		t.Errorf("the model is told %q", d.Description)
 	}
 	checkRedacted(t, d, "authorization", "x-api-key", "private-token", "Authorization", "x-unheard-of")
-	// The control: a call without placeholders uses no secret, and has a different approval.
+	// Control: a call without placeholders uses no secret, and has a different approval.
 	if plan, err = n.bench.plan("http.fetch", object{"url": "https://example.com/user"}); err != nil || len(plan.Facts.Secrets)+len(plan.Binding.Environment) > 0 || strings.Contains(plan.Subject, "secret") {
 		t.Errorf("without: %+v, %v", plan, err)
 	}
 }
 
-// checkRedacted: records and approvers see no value of these headers. The control is a header
-// without a credential.
+// checkRedacted verifies that records and approvers receive no value of these headers. Control:
+// a header without a credential.
 func checkRedacted(t *testing.T, d tool.Descriptor, headers ...string) {
 	t.Helper()
 	given := object{"accept": "text/html"}
@@ -103,7 +103,8 @@ func checkRedacted(t *testing.T, d tool.Descriptor, headers ...string) {
 	}
 }
 
-// TestFetchRefusesMisplacedPlaceholders: such a call is refused before an approval.
+// TestFetchRefusesMisplacedPlaceholders: a call with a misplaced placeholder is refused before
+// an approval.
 func TestFetchRefusesMisplacedPlaceholders(t *testing.T) {
 	t.Parallel()
 	source := &planter{}
@@ -150,7 +151,7 @@ func asReason(err error, to **reason.Error) bool {
 }
 
 // TestFetchSecretStaysWithItsHost: a redirect keeps the credential only on the same host and
-// port, even if the secret is valid for the other host as well.
+// port, even if the secret is also valid for the other host.
 func TestFetchSecretStaysWithItsHost(t *testing.T) {
 	t.Parallel()
 	target := ""
@@ -163,7 +164,7 @@ func TestFetchSecretStaysWithItsHost(t *testing.T) {
 	}, withSecrets(t, &planter{}))
 	in := object{"url": "https://example.com/start", "headers": object{"private-token": "palyra-sec-gitlab"}}
 	for _, test := range []struct{ to, host, want string }{
-		{"https://example.com/end", "example.com/end", planted}, // the control
+		{"https://example.com/end", "example.com/end", planted}, // control
 		{"https://www.example.com/end", "www.example.com/end", ""},
 		{"https://example.com:8443/end", "example.com:8443/end", ""},
 	} {
@@ -174,7 +175,7 @@ func TestFetchSecretStaysWithItsHost(t *testing.T) {
 			t.Errorf("%s: %q", test.to, seen)
 		}
 	}
-	// A server that requests its credential in a URL.
+	// The server requests its credential in a URL.
 	target = "https://www.example.com/?stolen=ECHO"
 	clear(seen)
 	report, _ := n.bench.call(t.Context(), "http.fetch", in)
@@ -183,7 +184,7 @@ func TestFetchSecretStaysWithItsHost(t *testing.T) {
 	}
 }
 
-// forms are encodings in which a server may return a value.
+// forms returns encodings in which a server may return a value.
 func forms(value string) []string {
 	quoted, _ := json.Marshal(value)
 	return []string{
@@ -192,8 +193,8 @@ func forms(value string) []string {
 	}
 }
 
-// TestFetchHidesSecretsOfOtherCalls: a host stores the credential of one call and returns it to
-// another call without secrets. The control has no secrets configured.
+// TestFetchHidesSecretsOfOtherCalls: a host that stores the credential of one call cannot
+// return it to another call without secrets. Control: no secrets are configured.
 func TestFetchHidesSecretsOfOtherCalls(t *testing.T) {
 	t.Parallel()
 	kept := ""
@@ -222,9 +223,9 @@ func TestFetchHidesSecretsOfOtherCalls(t *testing.T) {
 	}
 }
 
-// TestFetchHidesSecrets: in any encoding that a server uses for the value, the report, the
-// result and the error do not contain it. The control, without secrets, sends the value directly
-// and finds it in each.
+// TestFetchHidesSecrets: the report, the result and the error do not contain the value,
+// whatever encoding the server uses. Control: without secrets, the value is sent directly and
+// is found in each.
 func TestFetchHidesSecrets(t *testing.T) {
 	t.Parallel()
 	host := func(w http.ResponseWriter, r *http.Request) {

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// link gives a file of the workspace a second name.
+// link creates a hard link to a file of the workspace.
 func (b *bench) link(from, to string) {
 	b.t.Helper()
 	full := filepath.Join(b.dir, to)

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// keeps is a policy that lets a call read all files except the named ones, and records its
-// queries.
+// keeps is a policy that permits a call to read all files except the named ones, and records
+// its queries.
 type keeps struct {
 	names []string
 	asked []string
@@ -41,8 +41,8 @@ func (b *bench) find(name string, in object, k *keeps) map[string]any {
 }
 
 // TestSearchLeavesOutWhatMayNotBeRead: a file that a rule protects from the tool, or from
-// fs.read, is in no result. The count of omitted files discloses nothing about their content,
-// because it does not depend on the pattern.
+// fs.read, is in no result. The number of omitted files discloses no content, because it does
+// not depend on the pattern.
 func TestSearchLeavesOutWhatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -63,11 +63,11 @@ func TestSearchLeavesOutWhatMayNotBeRead(t *testing.T) {
 			}
 		}
 	}
-	// The control: a policy that forbids nothing.
+	// Control: a policy without forbidden files.
 	if got := b.find(fsSearchName, object{"pattern": "two"}, &keeps{}); len(got["matches"].([]any)) != 1 || got["left_out"] != 0.0 {
 		t.Errorf("%v", got)
 	}
-	// A single file named by the call is checked like one that is found.
+	// A single file that the call names is checked like one that is found.
 	if got := b.find(fsSearchName, object{"pattern": "two", "path": "private/key.txt"}, &keeps{names: []string{"private/key.txt"}}); got["left_out"] != 1.0 {
 		t.Errorf("%v", got)
 	}
@@ -93,11 +93,11 @@ func TestSearchChecksBeforeItOpens(t *testing.T) {
 			report := b.run(context.Background(), tool.Call{Proposal: p, Plan: plan, MayRead: func(a tool.FileAccess) bool {
 				if a.Facts.Path == "secret" {
 					if judged++; judged == 1 {
-						swap(b) // every file was checked once
+						swap(b) // every file has been checked once
 					}
 					return false
 				}
-				return judged == 0 // the checked file is no longer the readable one
+				return judged == 0 // the readable file has been replaced
 			}})
 			if strings.Contains(string(report.Result), "needle") {
 				t.Errorf("%s", report.Result)
@@ -106,8 +106,9 @@ func TestSearchChecksBeforeItOpens(t *testing.T) {
 	}
 }
 
-// TestSearchReadsTheCheckedFile: a file that the call names is searched in its checked state, even if
-// another file has its name by then; a file that was found must still be at its path.
+// TestSearchReadsTheCheckedFile: a file that the call names is searched in its checked state,
+// even if another file meanwhile has its name. A file that the search found must still be at
+// its path.
 func TestSearchReadsTheCheckedFile(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -141,8 +142,8 @@ func TestSearchReadsTheCheckedFile(t *testing.T) {
 	}
 }
 
-// TestListShowsNoSizeOfWhatMayNotBeRead: the size of an unreadable file is omitted, and unlisted
-// files are omitted.
+// TestListShowsNoSizeOfWhatMayNotBeRead: the size of an unreadable file is omitted, and files
+// that may not be listed are omitted.
 func TestListShowsNoSizeOfWhatMayNotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -165,8 +166,8 @@ func TestListShowsNoSizeOfWhatMayNotBeRead(t *testing.T) {
 	}
 }
 
-// TestReadReturnsTheCheckedFile: a link that changes between plan and run stops the call. After the
-// last check the file is held open, and that file is read.
+// TestReadReturnsTheCheckedFile: a link that changes between plan and run stops the call. After
+// the last check the file is kept open, and this file is read.
 func TestReadReturnsTheCheckedFile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -200,7 +201,7 @@ func TestReadReturnsTheCheckedFile(t *testing.T) {
 	if result := b.result(report); result["content"] != "plain\n" || result["path"] != "plain" {
 		t.Errorf("%v", result)
 	}
-	// An edit results in another state of the same file, and in the same call.
+	// An edited file has another state, but the call is the same.
 	turn("plain")
 	plan, _ = read.Plan(t.Context(), p)
 	b.write("plain", "edited\n")

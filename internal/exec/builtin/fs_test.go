@@ -311,7 +311,7 @@ func TestReadOnlyWorkspaceIsRefusedBeforeAsking(t *testing.T) {
 	b.refused("fs.patch", object{"patch": "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+x\n"}, reason.WorkspaceScope)
 }
 
-// TestNoRepositoryIsMade: attempts to create a bare repository, tool by tool.
+// TestNoRepositoryIsMade covers attempts to create a bare repository, for each tool.
 func TestNoRepositoryIsMade(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -328,7 +328,7 @@ func TestNoRepositoryIsMade(t *testing.T) {
 	b.refused("fs.write", object{"path": "bare/objects/k", "content": "x"}, reason.ProtectedPath)
 	b.write("bare/refs/k", "x")
 	b.refused("fs.write", object{"path": "bare/hooks/pre-commit", "content": "x"}, reason.ProtectedPath)
-	// Negative control: the same without HEAD in the directory.
+	// Negative control: the same changes in a directory without HEAD.
 	for _, in := range []object{{"patch": create("plain/config") + create("plain/refs/k")}, {"patch": create("bare/notes")}} {
 		if _, err := b.plan("fs.patch", in); err != nil {
 			t.Errorf("%v: %v", in, err)

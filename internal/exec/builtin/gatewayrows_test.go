@@ -17,8 +17,8 @@ import (
 // canary is the text that no call of these rows may disclose.
 const canary = "canary-of-this-test"
 
-// gatewayRow is an attack on a rule about files, by a call that runs if policy allows it, and its
-// control, in which one protection is disabled.
+// gatewayRow is an attack on a rule about files, by a call that runs if policy allows it. Its
+// control disables one protection.
 type gatewayRow struct {
 	id, variant string
 	prepare     func(*bench)
@@ -36,17 +36,17 @@ func own(text string) func(*testing.T) policy.Source {
 
 func laptopPolicy(t *testing.T) policy.Source { return laptop(t) }
 
-// byPath changes a rule about the folded path into one about the path.
+// byPath replaces the folded path in a rule with the path.
 func byPath(text string) string { return strings.ReplaceAll(text, "path_folded", "path") }
 
-// without removes words from a text, or replaces them.
+// without removes a text from a policy, or replaces it.
 func without(old, instead string) func(string) string {
 	return func(text string) string { return strings.ReplaceAll(text, old, instead) }
 }
 
 func secretAt(name string) func(*bench) { return func(b *bench) { b.write(name, canary+"\n") } }
 
-// linking links a secret outside of the workspace into it.
+// linkedSecret creates a hard link in the workspace to a secret outside.
 func linkedSecret(name string) func(*bench) {
 	return func(b *bench) {
 		secret, full := filepath.Join(filepath.Dir(b.dir), "secret"), filepath.Join(b.dir, name)
@@ -101,8 +101,8 @@ var gatewayRows = []gatewayRow{
 		policies: laptopPolicy, unsee: func(f *tool.Facts) { f.Path, f.PathFolded = "node_modules/../notes.txt", "node_modules/../notes.txt" }},
 }
 
-// TestGatewayRows runs the attacks: none discloses the canary without an approval, and each does
-// if its protection is disabled.
+// TestGatewayRows runs the attacks. None discloses the canary without an approval, and each
+// does so if its protection is disabled.
 func TestGatewayRows(t *testing.T) {
 	t.Parallel()
 	for _, row := range gatewayRows {
@@ -148,8 +148,8 @@ func (j judged) attacked(row gatewayRow, unsee func(*tool.Facts)) bool {
 	return strings.Contains(string(report.Result), canary)
 }
 
-// TestGatewayRowOfPatch: GW-08, the second file of a patch under another spelling. The rule
-// forbids a call that could otherwise be approved.
+// TestGatewayRowOfPatch covers GW-08, where the second file of a patch has another spelling.
+// The rule forbids a call that could otherwise be approved.
 func TestGatewayRowOfPatch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// TestFetchNeverReachesTheGateway: a fetch cannot reach the gateway directly, by a name, or by a
-// redirect, even if the operator's rules allow its address. The control is the same fetch without
+// TestFetchNeverReachesTheGateway: a fetch cannot reach the gateway directly, by a name, or by
+// a redirect, even if the operator's rules allow its address. Control: the same fetch without
 // the gateway's listener.
 func TestFetchNeverReachesTheGateway(t *testing.T) {
 	t.Parallel()

@@ -30,7 +30,7 @@ func lendsFrom(shop *pawnshop) func(*Config) {
 	return func(c *Config) { c.Lender = shop }
 }
 
-// TestSecretsForAProgram: the plan contains the place of each secret and no value; the sandbox
+// TestSecretsForAProgram: the plan contains the place of each secret and no value. The sandbox
 // receives the values, and their leases end.
 func TestSecretsForAProgram(t *testing.T) {
 	t.Parallel()
@@ -118,8 +118,8 @@ func TestSecretsRefused(t *testing.T) {
 	}
 }
 
-// TestSecretsAreNotCommitted: a copy of the workspace that contains a value, plain or encoded, in
-// a file, a name or a link, is discarded.
+// TestSecretsAreNotCommitted: a copy of the workspace is discarded if it contains a value,
+// plain or encoded, in a file, a name or a link.
 func TestSecretsAreNotCommitted(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct{ file, content string }{
@@ -145,7 +145,7 @@ func TestSecretsAreNotCommitted(t *testing.T) {
 }
 
 // TestNoCachesWithSecrets: a program with secrets has no caches, because later programs could
-// read them there.
+// read the secrets there.
 func TestNoCachesWithSecrets(t *testing.T) {
 	t.Parallel()
 	opened := 0

@@ -16,16 +16,16 @@ import (
 	"palyra/internal/egress"
 )
 
-// pawnshop lends its own secrets and records its calls.
+// pawnshop is a lender with its own secrets. It records its calls.
 type pawnshop struct {
 	offers []egress.Secret
 	err    error
 	asked  int
-	// lent are the names of secrets lent to running calls.
+	// lent are the names of the secrets that are lent to running calls.
 	lent  []string
 	given []string
-	// injections are the secrets that programs could receive, all with the same value; out is the
-	// number of lent values.
+	// injections are the secrets that programs can receive, all with the same value. out is the
+	// number of values that are lent.
 	injections []tool.Injection
 	value      string
 	out        int
@@ -83,7 +83,7 @@ func (p *pawnshop) Secret(_ context.Context, name string) ([]byte, error) {
 	return []byte("of-" + name + "-" + planted), nil
 }
 
-// vaultOf offers two secrets for one host.
+// vaultOf returns a lender that offers two secrets for one host.
 func vaultOf(t *testing.T) *pawnshop {
 	hosts := rules(t, "example.com:443", "api.example.org:443")
 	return &pawnshop{offers: []egress.Secret{
@@ -104,8 +104,8 @@ func withLender(t *testing.T, shop *pawnshop, handler http.HandlerFunc) *interne
 	return n
 }
 
-// TestFetchWithLentSecret: the server receives the value of the secret in the request, while the
-// call runs; all others see only its name and version.
+// TestFetchWithLentSecret: during the call, the server receives the value of the secret in the
+// request. All others receive only its name and version.
 func TestFetchWithLentSecret(t *testing.T) {
 	t.Parallel()
 	shop := vaultOf(t)
@@ -133,8 +133,8 @@ func TestFetchWithLentSecret(t *testing.T) {
 	}
 }
 
-// TestFetchRefusesMisplacedLent: a placeholder of the vault is refused in a wrong place, also if
-// no header contains one.
+// TestFetchRefusesMisplacedLent: a placeholder of the vault is refused in a wrong place, even
+// if no header contains one.
 func TestFetchRefusesMisplacedLent(t *testing.T) {
 	t.Parallel()
 	const token = "palyra-sec-global~maps"
@@ -158,16 +158,16 @@ func TestFetchRefusesMisplacedLent(t *testing.T) {
 	}
 }
 
-// withHeader offers a secret for a header that calls cannot set otherwise, in addition to another
-// one.
+// withHeader returns a lender that also offers a secret for a header that calls cannot set
+// otherwise.
 func withHeader(t *testing.T) *pawnshop {
 	shop := vaultOf(t)
 	shop.offers = append(shop.offers, egress.Secret{Name: "global/gitlab", Version: 2, Header: "Private-Token", Hosts: rules(t, "example.com:443", "www.example.com:443")})
 	return shop
 }
 
-// TestFetchWithLentHeader: the header of a lent secret can be set only with its placeholder, and
-// is a credential like those that every call may set.
+// TestFetchWithLentHeader: the header of a lent secret can be set only with its placeholder. It
+// is a credential like the headers that every call may set.
 func TestFetchWithLentHeader(t *testing.T) {
 	t.Parallel()
 	shop := withHeader(t)
@@ -223,7 +223,7 @@ func TestFetchRefusesOtherHeaders(t *testing.T) {
 }
 
 // TestLentHeaderStaysWithItsHost: a redirect keeps the header only on the same host and port,
-// even if the secret is valid for the other host as well.
+// even if the secret is also valid for the other host.
 func TestLentHeaderStaysWithItsHost(t *testing.T) {
 	t.Parallel()
 	target, seen := "", map[string]string{}
@@ -239,7 +239,7 @@ func TestLentHeaderStaysWithItsHost(t *testing.T) {
 	n.bench.tools["http.fetch"] = f
 	in := object{"url": "https://example.com/start", "headers": object{"private-token": "palyra-sec-global~gitlab"}}
 	for _, test := range []struct{ to, host, want string }{
-		{"https://example.com/end", "example.com/end", "of-global/gitlab-" + planted}, // the control
+		{"https://example.com/end", "example.com/end", "of-global/gitlab-" + planted}, // control
 		{"https://www.example.com/end", "www.example.com/end", ""},
 		{"https://example.com:8443/end", "example.com:8443/end", ""},
 	} {
@@ -265,7 +265,7 @@ func TestAnotherVersionIsAnotherCall(t *testing.T) {
 	}
 }
 
-// TestNoSecretsOffered: the vault is not queried for a request without placeholders; an unknown
+// TestNoSecretsOffered: the vault is not queried for a request without placeholders. An unknown
 // placeholder is refused, and so is any placeholder while the vault is not available.
 func TestNoSecretsOffered(t *testing.T) {
 	t.Parallel()
@@ -291,7 +291,7 @@ func TestNoSecretsOffered(t *testing.T) {
 }
 
 // TestProgramWithLentSecret: a program receives placeholders for the secrets of its caller that
-// are valid for the hosts in its reach; the operator's own take precedence.
+// are valid for the hosts in its reach. The operator's secrets take precedence.
 func TestProgramWithLentSecret(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -335,7 +335,7 @@ func TestProgramWithLentSecret(t *testing.T) {
 	}
 }
 
-// TestListSecrets: a caller receives the data needed to use the secrets, and no value.
+// TestListSecrets: a caller receives the data needed to use the secrets, but no value.
 func TestListSecrets(t *testing.T) {
 	t.Parallel()
 	shop := vaultOf(t)

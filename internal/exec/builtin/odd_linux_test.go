@@ -16,7 +16,7 @@ import (
 )
 
 // TestOddFilesAreRefused: special files and files that are too large are neither read nor
-// written. For each, a regular file is the control.
+// written. Control for each: a regular file.
 func TestOddFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
@@ -32,7 +32,7 @@ func TestOddFilesAreRefused(t *testing.T) {
 	defer unix.Close(fd)
 	dir := must.Get(os.Open(b.dir))(t)
 	defer dir.Close()
-	// The path of a socket is limited in length.
+	// The length of a socket's path is limited.
 	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/socket", dir.Fd())}))
 	odd["socket"] = reason.ToolFailed
 	sparse := must.Get(os.Create(at("huge")))(t)
@@ -62,15 +62,15 @@ func TestOddFilesAreRefused(t *testing.T) {
 			t.Errorf("control: %s of a file like any other gives %s", name, got)
 		}
 	}
-	// The control: one byte less is allowed.
+	// Control: one byte less is allowed.
 	must.Do(t, os.Truncate(at("huge"), workspace.MaxFile))
 	if got := refused("fs.read", object{"path": "huge", "limit": 1}); got != "" {
 		t.Errorf("control: the largest file gives %s", got)
 	}
 }
 
-// TestOddNames: files whose names contain spaces, quotes, line breaks and letters beyond ASCII
-// are ordinary files if the names are valid UTF-8.
+// TestOddNames: files whose names contain spaces, quotes, line breaks and non-ASCII letters are
+// ordinary files if the names are valid UTF-8.
 func TestOddNames(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/exec/program/command"
 )
 
-// TestToolsNameTheLimitOfFiles: for every remaining number of descriptors, a tool either works,
+// TestToolsNameTheLimitOfFiles: for every number of free file descriptors, a tool either works,
 // or its error names the limit of open files. The limit is set in a child process.
 func TestToolsNameTheLimitOfFiles(t *testing.T) {
 	t.Parallel()
@@ -61,8 +61,8 @@ func callWithin(b *bench, p tool.Proposal) tool.Report {
 	return b.run(b.t.Context(), tool.Call{Proposal: p, Plan: plan})
 }
 
-// TestResultNamesTheLimitOfFiles: the result names the limit as well, because the model does not
-// read the report.
+// TestResultNamesTheLimitOfFiles: the result names the limit as well, because models do not
+// receive the report.
 func TestResultNamesTheLimitOfFiles(t *testing.T) {
 	t.Parallel()
 	r := begin("").Fail(t.Context(), reason.Errorf(reason.SpawnFailed, "the program cannot be read").WithCause(&os.PathError{Op: "open", Path: "/secret/place", Err: syscall.EMFILE}))

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestOutputThatIsNearlyText: text with a few invalid bytes is returned both as text and as exact
-// bytes. The controls are valid text, which is returned once, and binary data.
+// TestOutputThatIsNearlyText: text with a few invalid bytes is returned both as text and as
+// exact bytes. Controls: valid text, which is returned once, and binary data.
 func TestOutputThatIsNearlyText(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ data, content string }{

@@ -25,7 +25,8 @@ func readOnlyTools(t *testing.T, dir string) map[string]Tool {
 	return tools
 }
 
-// randomText returns text of a few different lines, so that edits encounter repeated lines.
+// randomText returns text of a few different lines, so that edits have repeated lines around
+// them.
 func randomText(r *rand.Rand) string {
 	words := []string{"a", "b", "c", "", "-- x", "++ y", "@@ -1 +1 @@", "\\ No newline", " d", "e\r"}
 	var b strings.Builder
@@ -53,12 +54,12 @@ func edited(r *rand.Rand, text string) string {
 		}
 	}
 	joined := strings.Join(out, "")
-	// Only the last line may lack its end.
+	// Only the last line may lack its newline.
 	return strings.ReplaceAll(joined, "no endnew", "no end\nnew")
 }
 
-// TestPatchAgainstOracle makes edits, encodes them as diffs, and checks that applying a diff
-// reproduces the edit, here and with another implementation.
+// TestPatchAgainstOracle makes edits and encodes them as diffs. Applying a diff must reproduce
+// the edit, here and with another implementation.
 func TestPatchAgainstOracle(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -94,7 +95,7 @@ func TestPatchAgainstOracle(t *testing.T) {
 	}
 }
 
-// TestDiffIsShort checks that a change of one line in a large file is displayed as one line.
+// TestDiffIsShort verifies that a change of one line in a large file is displayed as one line.
 func TestDiffIsShort(t *testing.T) {
 	t.Parallel()
 	old := strings.Repeat("same\n", 5000) + "x\n" + strings.Repeat("same\n", 5000)
@@ -113,8 +114,8 @@ func TestPreviewDiffSaysWhenItIsCut(t *testing.T) {
 	}
 }
 
-// FuzzPatch checks that no patch panics, and that a patch that applies here has the same result
-// in another implementation that accepts it.
+// FuzzPatch verifies that no patch causes a panic. A patch that applies here must have the same
+// result in another implementation that accepts it.
 func FuzzPatch(f *testing.F) {
 	f.Add("1\n2\n3\n", "--- a/f\n+++ b/f\n@@ -1,3 +1,3 @@\n 1\n-2\n+x\n 3\n")
 	f.Add("1", "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n\\ No newline at end of file\n+2\n")
@@ -142,7 +143,7 @@ func FuzzPatch(f *testing.F) {
 			if len(got) > len(old)+len(patch) {
 				t.Fatalf("%d bytes of %d and %d", len(got), len(old), len(patch))
 			}
-			// The diff in the result equals the applied patch.
+			// The diff of the result equals the applied patch.
 			if string(got) != old && file.oldPath != "" && file.newPath != "" && !unified.Binary([]byte(old)) && !unified.Binary(got) {
 				diff := unified.File{OldPath: "f", NewPath: "f", Old: []byte(old), New: got}.Diff()
 				again, err := parsePatch(diff)
@@ -164,7 +165,7 @@ func FuzzPatch(f *testing.F) {
 	})
 }
 
-// FuzzPatchStaysInside applies patches to a workspace and checks that nothing outside of it
+// FuzzPatchStaysInside applies patches to a workspace and verifies that no file outside
 // changes.
 func FuzzPatchStaysInside(f *testing.F) {
 	f.Add("--- /dev/null\n+++ b/../canary\n@@ -0,0 +1 @@\n+x\n")

@@ -18,15 +18,15 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// runner is a sandbox that behaves correctly: it records the spec, passes output on as it
-// comes, and reports the given result.
+// runner is a sandbox that behaves correctly: it records the spec, passes on the output, and
+// returns the given result.
 type runner struct {
 	specs  []sandbox.Spec
 	report sandbox.Report
 	err    error
-	// during happens while the program runs.
+	// during runs while the program runs.
 	during func()
-	// layer gives a run its copy, with what the program wrote.
+	// layer returns the copy of a run, with the program's changes.
 	layer func() *overlay.Layer
 }
 
@@ -57,8 +57,8 @@ func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 
 func exit(code int) *int { return &code }
 
-// TestOwnerIsTheCaller: sandboxes that wait are told apart by whom they are for.
-
+// TestOwnerIsTheCaller: the owner of a sandbox is the caller, so that prepared sandboxes are
+// separate for each caller.
 func TestOwnerIsTheCaller(t *testing.T) {
 	t.Parallel()
 	b, r, _ := processBench(t, nil)
@@ -75,8 +75,7 @@ func TestOwnerIsTheCaller(t *testing.T) {
 	}
 }
 
-// processBench has a search path with programs of its own.
-
+// processBench returns a bench with its own programs in the search path.
 func processBench(t *testing.T, change func(*Config)) (*bench, *runner, string) {
 	t.Helper()
 	r := &runner{report: sandbox.Report{ExitCode: exit(0), Applied: []string{"network_namespace"}, Requested: []string{"network_namespace"}, Tier: sandbox.TierC, Rung: sandbox.Full}}
@@ -198,7 +197,8 @@ func TestProcessEndings(t *testing.T) {
 	})
 }
 
-// TestProcessCommandLine: no other program is displayed like one that the search path finds.
+// TestProcessCommandLine: the displayed command line distinguishes other programs from a
+// program in the search path.
 func TestProcessCommandLine(t *testing.T) {
 	t.Parallel()
 	b, _, bin := processBench(t, nil)

@@ -34,13 +34,13 @@ func (g *gate) commit(_ context.Context, r tool.CommitRequest) (tool.CommitRulin
 	return g.ruling, g.err
 }
 
-// copies is a bench whose fake sandbox gives runs a real layer, into which the "program" writes
-// as an overlay would.
+// copies is a bench whose fake sandbox gives runs a real layer. The "program" writes into the
+// layer like an overlay would.
 type copies struct {
 	*bench
 	gate   *gate
 	runner *runner
-	// writes is the program's changes: names below the workspace.
+	// writes makes the program's changes below the directory upper.
 	writes  func(upper string)
 	holder  string
 	history overlay.History
@@ -119,8 +119,8 @@ func TestChangesAreCommitted(t *testing.T) {
 	}
 }
 
-// TestChangesStayOut: every reason for not committing a change set leaves the workspace
-// unchanged, is reported, and keeps the output of the program.
+// TestChangesStayOut: for every reason that prevents a commit, the workspace is unchanged, the
+// reason is reported, and the program's output is kept.
 func TestChangesStayOut(t *testing.T) {
 	t.Parallel()
 	refusal := func(code reason.Code) func(*copies) {
@@ -180,7 +180,8 @@ func TestChangesStayOut(t *testing.T) {
 	}
 }
 
-// TestProtectedChangesAreNamed: approvers see the protected changes and their reasons first.
+// TestProtectedChangesAreNamed: the preview lists the protected changes and their reasons
+// first.
 func TestProtectedChangesAreNamed(t *testing.T) {
 	t.Parallel()
 	c := newCopies(t)
@@ -199,7 +200,7 @@ func TestProtectedChangesAreNamed(t *testing.T) {
 	}
 }
 
-// TestNobodyToAsk: without a gate nothing is committed; without changes no gate is needed.
+// TestNobodyToAsk: without a gate no changes are committed. Without changes no gate is needed.
 func TestNobodyToAsk(t *testing.T) {
 	t.Parallel()
 	c := newCopies(t)
@@ -235,8 +236,8 @@ func TestSlotIsFreedWithTheProgram(t *testing.T) {
 	}
 }
 
-// TestACancelledRunIsDiscarded: a call cancelled while the program runs commits nothing; a call
-// cancelled after the commit was allowed does.
+// TestACancelledRunIsDiscarded: a call that is cancelled while the program runs commits no
+// changes. A call that is cancelled after the commit was allowed commits its changes.
 func TestACancelledRunIsDiscarded(t *testing.T) {
 	t.Parallel()
 	for _, allowed := range []bool{false, true} {

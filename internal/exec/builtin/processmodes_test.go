@@ -13,8 +13,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestModes: the prompt states what a run may change, and the sandbox, facts, profile and risk
-// agree with it.
+// TestModes: the prompt states which changes a run may make, and the sandbox, facts, profile
+// and risk agree with it.
 func TestModes(t *testing.T) {
 	t.Parallel()
 	direct := func(c *Config) {
@@ -58,8 +58,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestCopiesNeedTheLayer: a machine without overlays runs nothing on a copy, and refuses such a
-// call before an approval.
+// TestCopiesNeedTheLayer: a machine without overlays runs no program on a copy, and refuses
+// such a call before an approval.
 func TestCopiesNeedTheLayer(t *testing.T) {
 	t.Parallel()
 	b, _, _ := processBench(t, func(c *Config) { c.Sandbox.Layers = []string{"network_namespace"} })

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// networked sets an egress mode with a simulated network.
+// networked sets an egress mode and a simulated network.
 func networked(mode egress.Mode, rules ...string) func(*Config) {
 	return func(c *Config) {
 		allowed, err := egress.ParseRules(rules)
@@ -70,7 +70,7 @@ func TestHostsOfAProgram(t *testing.T) {
 }
 
 // TestNamesAreLookedUpLate: a name is resolved after the decision on the call, not during
-// planning; a program with a name that resolves to a forbidden address never starts.
+// planning. If the name resolves to a forbidden address, the program never starts.
 func TestNamesAreLookedUpLate(t *testing.T) {
 	t.Parallel()
 	for host, addr := range map[string]string{"inside.example.org:443": "private", "meta.example.org:80": "metadata"} {
@@ -108,7 +108,7 @@ func TestNetworkIsReported(t *testing.T) {
 		attested, level, summary, note string
 		risk                           int
 	}{
-		egress.Strict:       {"strict", sandbox.LevelStrict, "git in default", "", riskProcess}, // nothing is allowed
+		egress.Strict:       {"strict", sandbox.LevelStrict, "git in default", "", riskProcess}, // no host is allowed
 		egress.Preflight:    {"preflight", sandbox.LevelPreflight, "its hosts checked before the start only", "nothing holds the program to them", riskProcess + riskNetwork},
 		egress.Unrestricted: {"unrestricted", sandbox.LevelNone, "the unrestricted network of the machine", "its traffic is not limited", riskProcess + riskNetwork},
 	} {
@@ -148,8 +148,8 @@ func strictly(c *Config) {
 	c.Process.Reach.Budget.BytesOut = 1000
 }
 
-// TestStrictHosts: a program reaches all hosts that the operator allows, or those of them that
-// its call names, or none; binding, facts, prompt and grant agree.
+// TestStrictHosts: a program reaches all hosts that the operator allows, or the ones that its
+// call names, or none. Binding, facts, prompt and grant agree.
 func TestStrictHosts(t *testing.T) {
 	t.Parallel()
 	all := []string{"*.example.org:80", "10.0.0.7:5432", "api.example.org:443", "db.test:5432"}
@@ -231,7 +231,7 @@ func TestStrictRefusals(t *testing.T) {
 		{"api.example.org:80", "", ""}, // control: the wildcard
 		{"api.example.org:22", reason.EgressDenied, "api.example.org:443"},
 		{"evil.example.org:80", reason.EgressDenied, "process_runner.denied_egress_hosts"},
-		{"inside.example.org:80", "", ""}, // has a private address: the sandbox refuses it, and nothing resolves it before
+		{"inside.example.org:80", "", ""}, // private address: only the sandbox resolves and refuses it
 		{"api.example.org", reason.HostInvalid, "Write host and port"},
 		{"https://api.example.org/", reason.HostInvalid, "Leave out scheme"},
 		{"0x7f.1:80", reason.HostInvalid, ""},
@@ -249,7 +249,7 @@ func TestStrictRefusals(t *testing.T) {
 	if !errors.As(err, &known) || known.Code != reason.EgressDenied || !strings.Contains(known.Remedy, "programs run offline") {
 		t.Errorf("where nothing is allowed: %v", err)
 	}
-	// A machine that cannot restrict programs to hosts runs them offline or not at all.
+	// Programs run offline, or not at all, if the machine cannot restrict programs to hosts.
 	open, _, _ := processBench(t, func(c *Config) { strictly(c); c.Sandbox.Layers = []string{"copy_on_write"} })
 	open.refused("process.run", object{"argv": []string{"git"}}, reason.SandboxUnavailable)
 	open.refused("process.run", object{"argv": []string{"git"}, "hosts": []string{"www.example.org:80"}}, reason.SandboxUnavailable)
@@ -258,8 +258,8 @@ func TestStrictRefusals(t *testing.T) {
 	}
 }
 
-// TestDenialsAreInTheNotes: the notes list denied and allowed hosts for the model; the record contains
-// every connection.
+// TestDenialsAreInTheNotes: the notes list denied and allowed hosts for the model. The record
+// contains every connection.
 func TestDenialsAreInTheNotes(t *testing.T) {
 	t.Parallel()
 	b, r, _ := processBench(t, strictly)

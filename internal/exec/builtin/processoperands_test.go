@@ -114,7 +114,7 @@ func TestOperandsChangeBeforeTheRun(t *testing.T) {
 }
 
 // TestOwnProgramsAreNoSystemPrograms: a workspace file never has a name that a policy uses for
-// a program of the machine, and a copy of a shell is a shell.
+// a program of the machine. A copy of a shell counts as a shell.
 func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 	t.Parallel()
 	b, _, _ := processBench(t, func(c *Config) { c.Process.AllowInterpreters = new(false) })
@@ -124,7 +124,7 @@ func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 	}
 	for argv0, want := range map[string]string{
 		"./git": "./git", "/workspace/git": "./git", "d/../git": "./git", filepath.Join(b.dir, "git"): "./git", "d/python3x": "./d/python3x",
-		"git": "git", // control: the one of the search path
+		"git": "git", // control: the program in the search path
 	} {
 		plan := must.Get(b.plan("process.run", object{"argv": []string{argv0}}))(t)
 		if e := plan.Facts.Exec; e.Basename != want || !filepath.IsAbs(e.Path) {
@@ -143,9 +143,10 @@ func TestOwnProgramsAreNoSystemPrograms(t *testing.T) {
 	open.refused("process.run", object{"argv": []string{"./snake"}, "stdin": "1"}, reason.InlineCode)
 }
 
-// TestProgramsThroughTheWorkspace: a link to a program outside the workspace, and a script whose
-// interpreter is named by the workspace's path on the machine, start under the rules of the
-// resolved program. The controls are links that lead to no program, and one that stays inside.
+// TestProgramsThroughTheWorkspace: a link to a program outside the workspace starts under the
+// rules of the resolved program. The same holds for a script that names its interpreter by the
+// workspace's path on the machine. Controls: links that lead to no program, and one that stays
+// inside.
 func TestProgramsThroughTheWorkspace(t *testing.T) {
 	t.Parallel()
 	b, r, bin := processBench(t, nil)
@@ -217,9 +218,9 @@ func TestProgramsThroughTheWorkspace(t *testing.T) {
 	listed.refused("process.run", object{"argv": []string{"./tool"}}, reason.ExecutableDenied)
 }
 
-// TestNpmIsItsScript: the facts for policies about npm, as in docs/policy-recipes-tested.md, in
-// the layouts of Debian's package and of nodejs.org and nvm, where npm is a link to a script for
-// node, and where npm is a script with that name.
+// TestNpmIsItsScript: npm has the facts that docs/policy-recipes-tested.md describes in each
+// layout. In Debian's package and in the layout of nodejs.org and nvm, npm is a link to a
+// script for node. It may also be a script with that name.
 func TestNpmIsItsScript(t *testing.T) {
 	t.Parallel()
 	for layout, row := range map[string]struct{ file, target, basename string }{

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestOrderOfErrors: a call with every error is refused for the first of them, and fixing one
-// shows the next.
+// TestOrderOfErrors: a call with every error is refused for the first of them. After each
+// correction, it is refused for the next.
 func TestOrderOfErrors(t *testing.T) {
 	t.Parallel()
 	settings := func(c *Config) { c.Process.Enabled, c.Sandbox.Available = false, false }
@@ -160,13 +160,13 @@ func TestProcessUnavailable(t *testing.T) {
 			t.Errorf("it is unusable because of %v, want %s", err, want)
 		}
 	}
-	// The control: with a sandbox it can be used.
+	// Control: with a sandbox the tool is usable.
 	b, _, _ := processBench(t, nil)
 	must.Check(t, b.unusable())
 }
 
-// TestProcessIsRefusedBeforeAsking: a missing feature of the machine refuses the plan, so that
-// no approval is requested for a call that cannot run.
+// TestProcessIsRefusedBeforeAsking: if the machine lacks a feature, the plan is refused, so
+// that no approval is requested for a call that cannot run.
 func TestProcessIsRefusedBeforeAsking(t *testing.T) {
 	t.Parallel()
 	in := object{"argv": []string{"git"}}
@@ -194,7 +194,7 @@ func TestProcessIsRefusedBeforeAsking(t *testing.T) {
 }
 
 // TestProcessInterpretersByPolicy: in Tier C, policy decides on interpreters unless the setting
-// is set. In Tier B they are refused.
+// is set. In Tier B, interpreters are refused.
 func TestProcessInterpretersByPolicy(t *testing.T) {
 	t.Parallel()
 	b, _, bin := processBench(t, nil)

@@ -16,8 +16,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestProcessConcurrency: the number of concurrent programs is limited, and a waiting call gives up
-// when it ends.
+// TestProcessConcurrency: the number of concurrent programs is limited, and a waiting call
+// returns when its context ends.
 func TestProcessConcurrency(t *testing.T) {
 	t.Parallel()
 	for most, refused := range map[int]bool{1: true, 2: false} { // the second is the control
@@ -29,7 +29,7 @@ func TestProcessConcurrency(t *testing.T) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			if refused {
-				cancel() // no place will become free
+				cancel() // no slot becomes free
 			}
 			second, _ = b.call(ctx, "process.run", in)
 		}
@@ -59,7 +59,7 @@ func (h *holding) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
 	return sandbox.Report{}, nil
 }
 
-// TestProcessQueueIsOrdered: each program that ends frees a place for exactly one waiting call.
+// TestProcessQueueIsOrdered: each program that ends frees a slot for exactly one waiting call.
 func TestProcessQueueIsOrdered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -86,8 +86,8 @@ func TestProcessQueueIsOrdered(t *testing.T) {
 	})
 }
 
-// TestProcessQueueIsBounded: a call that finds the queue full is refused before it starts, with a
-// retry time. Otherwise it waits until its own end.
+// TestProcessQueueIsBounded: a call that finds the queue full is refused before it starts, with
+// a retry time. Otherwise it waits until its context ends.
 func TestProcessQueueIsBounded(t *testing.T) {
 	t.Parallel()
 	for waiting := range 2 {
@@ -99,7 +99,7 @@ func TestProcessQueueIsBounded(t *testing.T) {
 			ctx := context.Background()
 			if waiting > 0 {
 				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, time.Millisecond) // no place will become free
+				ctx, cancel = context.WithTimeout(ctx, time.Millisecond) // no slot becomes free
 				defer cancel()
 			}
 			second, _ = b.call(ctx, "process.run", in)

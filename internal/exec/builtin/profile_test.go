@@ -39,7 +39,7 @@ func (b *bench) under(sources ...policy.Source) judged {
 	return judged{b, set}
 }
 
-// laptop returns the policies of that profile, except the given ones.
+// laptop returns the policies of the profile laptop, except the given ones.
 func laptop(t *testing.T, without ...string) policy.Source {
 	t.Helper()
 	text := profile.All()[0].Files[0].Text
@@ -64,8 +64,8 @@ func (j judged) verdict(name string, in object) policy.Effect {
 	return j.set.Evaluate(r, nil).Effect()
 }
 
-// tree creates files in a store outside of the workspace and links them below some directories of
-// it, as a package manager does.
+// tree creates files in a store outside the workspace and links them below some of its
+// directories, like a package manager.
 func (b *bench) tree(n int, dirs ...string) []string {
 	b.t.Helper()
 	store := filepath.Join(filepath.Dir(b.dir), "store")
@@ -88,8 +88,8 @@ func (b *bench) tree(n int, dirs ...string) []string {
 	return names
 }
 
-// TestLinkedPackagesNeedNoApproval: reading 100 files of a tree that pnpm linked requires no approval,
-// and reading the same files elsewhere requires one each time.
+// TestLinkedPackagesNeedNoApproval: reading 100 files of a tree that pnpm linked requires no
+// approval. Reading the same files elsewhere requires one each time.
 func TestLinkedPackagesNeedNoApproval(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)

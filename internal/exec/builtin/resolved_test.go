@@ -14,13 +14,13 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// resolver is dispatch.Resolver.
+// resolver is the interface dispatch.Resolver.
 type resolver interface {
 	Resolve(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error)
 }
 
-// resolvedBench has one directory under three names, one of them a parent of it, and a link and
-// directories for detours.
+// resolvedBench returns a bench whose directory has three names, one of them through a parent.
+// It also has a link and directories for detours.
 func resolvedBench(t *testing.T) *bench {
 	b, _, _ := processBench(t, func(c *Config) {
 		ws := must.Get(c.Workspaces.Open("default"))(t)
@@ -43,14 +43,15 @@ func resolvedBench(t *testing.T) *bench {
 	return b
 }
 
-// TestResolved: equivalent calls resolve to equal values, and different calls to different ones.
+// TestResolved: equivalent calls resolve to equal values, and different calls to different
+// values.
 func TestResolved(t *testing.T) {
 	t.Parallel()
 	diff := func(path, to string) object {
 		return object{"patch": fmt.Sprintf("--- a/%s\n+++ b/%s\n@@ -1 +1 @@\n-one\n+%s\n", path, path, to)}
 	}
 	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
-	// Each list contains spellings of one thing; all lists of a tool differ.
+	// Each list contains spellings of one call, and all lists of a tool differ.
 	table := map[string][][]any{
 		"fs.read": {
 			{
@@ -162,7 +163,7 @@ func (b *bench) resolve(name string, input any) string {
 	if err != nil {
 		b.t.Fatalf("%s %v: %v", name, input, err)
 	}
-	r := tool.Resolved{Act: name, What: map[string]any{"arguments": string(p.Input)}} // as package dispatch does for others
+	r := tool.Resolved{Act: name, What: map[string]any{"arguments": string(p.Input)}} // like package dispatch for others
 	if t, ok := b.tools[name].(resolver); ok {
 		if r, err = t.Resolve(b.t.Context(), p, plan); err != nil {
 			b.t.Fatalf("%s %v: %v", name, input, err)
@@ -175,7 +176,8 @@ func (b *bench) resolve(name string, input any) string {
 	return digest
 }
 
-// TestWriteAndPatchResolveAlike: a change refused as a write is not asked again as a patch.
+// TestWriteAndPatchResolveAlike: a change that was refused as a write requests no approval as a
+// patch.
 func TestWriteAndPatchResolveAlike(t *testing.T) {
 	t.Parallel()
 	b := resolvedBench(t)

@@ -17,9 +17,9 @@ import (
 
 const content = "content-of-the-file"
 
-// TestRestrictedErrors: an error about file content contains no detail, and its plan does
-// not depend on the content or on whether the file exists. The control is Disclose, which
-// returns the detail.
+// TestRestrictedErrors: an error about file content contains no detail. Its plan does not
+// depend on the content, or on whether the file exists. Control: Disclose, which returns the
+// detail.
 func TestRestrictedErrors(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -76,8 +76,8 @@ func TestRestrictedErrors(t *testing.T) {
 	}
 }
 
-// TestWriteResultsAreRestricted: for a caller that may write but not read a file, the result does
-// not depend on the previous content. The control is a caller that may read it.
+// TestWriteResultsAreRestricted: if a caller may write but not read a file, the result does not
+// depend on the previous content. Control: a caller that may read it.
 func TestWriteResultsAreRestricted(t *testing.T) {
 	t.Parallel()
 	for _, disclose := range []bool{false, true} {

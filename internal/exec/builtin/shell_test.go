@@ -61,8 +61,8 @@ func TestShellRun(t *testing.T) {
 	}
 }
 
-// TestShellIsRead: a line is parsed in the language of the found shell, and with the programs
-// that this shell finds.
+// TestShellIsRead: a line is parsed in the language of the resolved shell. Its programs are the
+// ones that this shell finds.
 func TestShellIsRead(t *testing.T) {
 	t.Parallel()
 	b, _, bin := processBench(t, func(c *Config) {
@@ -104,7 +104,7 @@ func TestShellIsRead(t *testing.T) {
 	}
 }
 
-// TestShellDigests: the parse result is part of the call, and so is the text.
+// TestShellDigests: the digest of a call covers the parse result and the text.
 func TestShellDigests(t *testing.T) {
 	t.Parallel()
 	b, _, _ := processBench(t, nil)
@@ -166,10 +166,10 @@ func TestShellRefused(t *testing.T) {
 		})
 	}
 	b, _, _ := processBench(t, nil)
-	must.Get(b.plan("shell.run", line))(t) // the control
+	must.Get(b.plan("shell.run", line))(t) // control
 }
 
-// other puts zsh in place of sh.
+// other replaces sh with zsh.
 func other(t *testing.T, c *Config) {
 	t.Helper()
 	bin := t.TempDir()
@@ -192,7 +192,7 @@ func TestInlineCodeStaysRefused(t *testing.T) {
 	}
 }
 
-// TestShellUnderLaptop: lines under the real policies, with the facts of real plans.
+// TestShellUnderLaptop evaluates lines under the real policies, with the facts of real plans.
 func TestShellUnderLaptop(t *testing.T) {
 	t.Parallel()
 	b, _, _ := processBench(t, func(c *Config) { c.Process.SearchPath = nil })

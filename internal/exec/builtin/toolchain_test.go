@@ -14,9 +14,9 @@ import (
 	"palyra/internal/exec/program/command"
 )
 
-// TestToolchains: programs of toolchains are found after those of the system and have another
-// origin, and the sandbox mounts the toolchains. A note informs the approver if a name was found
-// twice.
+// TestToolchains: programs of toolchains are found after the system's programs and have another
+// origin, and the sandbox mounts the toolchains. If a name was found twice, a note informs the
+// approver.
 func TestToolchains(t *testing.T) {
 	t.Parallel()
 	home := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
@@ -41,8 +41,8 @@ func TestToolchains(t *testing.T) {
 	if e := plan.Facts.Exec; e.Origin == tool.OriginToolchain || !slices.Contains(plan.Preview.Notes, want) {
 		t.Errorf("%+v, %q", e, plan.Preview.Notes)
 	}
-	// A shell script in a toolchain is an installed program like those of the system; in a
-	// workspace it is refused if shells are.
+	// A shell script in a toolchain is an installed program, like one of the system. In a
+	// workspace it is refused if shells are refused.
 	must.Get(b.plan("process.run", object{"argv": []string{"helper"}}))(t)
 	b.write("helper", "#!/bin/sh\n")
 	must.Do(t, os.Chmod(filepath.Join(b.dir, "helper"), 0o755))
@@ -51,7 +51,7 @@ func TestToolchains(t *testing.T) {
 	if s := r.specs[0]; len(s.Toolchains) != 1 || s.Toolchains[0].Bins[0] != home {
 		t.Errorf("spec %+v", s)
 	}
-	plain, _, _ := processBench(t, nil) // the control
+	plain, _, _ := processBench(t, nil) // control
 	plain.refused("process.run", object{"argv": []string{"nodelike"}}, reason.SpawnFailed)
 }
 

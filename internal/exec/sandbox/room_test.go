@@ -25,7 +25,7 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// If only single processes are limited, all concurrent runs fit next to palyrad.
+// All concurrent runs and palyrad fit into the resources if only single processes are limited.
 func TestConcurrentRunsFit(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30

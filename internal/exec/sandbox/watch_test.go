@@ -55,7 +55,8 @@ func watched(t *testing.T, m *machine) (*sandbox.Watch, *bytes.Buffer) {
 	return chosen.Watch(slog.New(slog.NewTextHandler(&log, nil))), &log
 }
 
-// The status follows the machine in both directions, and the log names the layer and the file.
+// The status follows the machine's state in both directions, and the log names the layer and
+// the file.
 func TestStatusFollowsTheMachine(t *testing.T) {
 	t.Parallel()
 	broken := sandbox.Unbuilt("proc_masks", "/dev/null", "it is a regular file").WithRemedy("mend it")
@@ -112,7 +113,7 @@ func TestStatusFollowsTheMachine(t *testing.T) {
 	})
 }
 
-// The control: a call that fails for a reason of its own triggers no probe.
+// Control: a call that fails for another reason triggers no probe.
 func TestFailedCallTriggersNoProbe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +134,7 @@ func TestFailedCallTriggersNoProbe(t *testing.T) {
 	})
 }
 
-// A rung that the settings do not allow stays refused after any number of probes.
+// A rung that the settings do not allow stays unavailable after any number of probes.
 func TestForbiddenLevelStaysRefused(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

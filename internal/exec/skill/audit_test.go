@@ -15,7 +15,7 @@ func audited(t *testing.T, p *skill.Package, limits skill.Limits) []skill.Findin
 	return skill.Audit(must.Get(skill.Open(must.Get(skill.Sign(p, key))(t)))(t), limits)
 }
 
-// plain requests nothing that the command does not use.
+// plain returns the manifest without the features that the command does not use.
 func plain(text string) string {
 	begin := strings.Index(text, "[tools.features]")
 	return strings.Replace(text[:begin], "interface = \"0.1.0\"", "", 1)
@@ -92,7 +92,7 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// TestAuditOfVersions: a development build after a release is not older than that release, and a
+// TestAuditOfVersions: a development build after a release is not older than that release. A
 // build without a version is not checked.
 func TestAuditOfVersions(t *testing.T) {
 	t.Parallel()

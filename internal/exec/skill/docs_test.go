@@ -52,7 +52,7 @@ func TestSpecHasEveryKey(t *testing.T) {
 	}
 }
 
-// keys are the keys with a value in a table, and in lists of tables.
+// keys returns the keys with a value in a table, and in lists of tables.
 func keys(t reflect.Type, prefix string) (out []string) {
 	for field := range t.Fields() {
 		name := prefix + field.Tag.Get("toml")

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/exec/wasm/module"
 )
 
-// The module of a tool is checked under the given limits, even if it passed the check under
-// others, and its digest is computed from the current bytes.
+// A module is checked under the given limits, even if it passed the check under other limits.
+// Its digest is computed from the current bytes.
 func TestModuleOfATool(t *testing.T) {
 	t.Parallel()
 	p := must.Get(skill.Open(signed(t)))(t)

@@ -37,7 +37,7 @@ func filesOf(t testing.TB, data []byte) []file {
 	return out
 }
 
-// zipped writes entries in the form of the format, except for the changes of a test.
+// zipped writes entries like the format requires, except for the changes of a test.
 func zipped(t testing.TB, files ...file) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -81,7 +81,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses contains invalid packages.
+// TestOpenRefuses covers invalid packages.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	good := filesOf(t, signed(t))
@@ -95,7 +95,7 @@ func TestOpenRefuses(t *testing.T) {
 	for i := range skill.MaxEntries {
 		many = append(many, file{name: fmt.Sprintf("modules/m%d.wasm", i), text: "x"})
 	}
-	// A directory with the numbers of another entry: two entries with the same content.
+	// commented ends with a zip comment.
 	data := signed(t)
 	commented := append(append([]byte{}, data[:len(data)-2]...), 3, 0, 'a', 'b', 'c')
 	for name, c := range map[string]struct {
@@ -146,7 +146,7 @@ func TestOpenRefuses(t *testing.T) {
 			}
 		})
 	}
-	// The control: the same package, written by this test without changes, is valid.
+	// Control: the same package is valid if this test writes it without changes.
 	if _, err := verify(zipped(t, good...)); err != nil {
 		t.Error(err)
 	}
@@ -159,7 +159,7 @@ func entriesOf(data []byte) (directory []byte, begins int) {
 	return data[begins : len(data)-22], begins
 }
 
-// manyEntries repeats the directory a thousand times, and keeps the declared number of entries.
+// manyEntries repeats the directory a thousand times, but keeps the declared number of entries.
 func manyEntries(t *testing.T, data []byte) []byte {
 	t.Helper()
 	directory, begins := entriesOf(data)
@@ -169,7 +169,7 @@ func manyEntries(t *testing.T, data []byte) []byte {
 	return slices.Concat(data[:begins], many, end)
 }
 
-// hiddenEntries declares a short size for its long directory.
+// hiddenEntries declares a size for the directory that is smaller than its actual size.
 func hiddenEntries(t *testing.T, data []byte) []byte {
 	t.Helper()
 	directory, _ := entriesOf(data)
@@ -178,8 +178,8 @@ func hiddenEntries(t *testing.T, data []byte) []byte {
 	return long
 }
 
-// TestTampering: an entry changed after signing is refused by name, even if the zip file is
-// rebuilt to match.
+// TestTampering: an entry that was changed after signing is refused by name, even if the zip
+// file is rebuilt to match.
 func TestTampering(t *testing.T) {
 	t.Parallel()
 	good := filesOf(t, signed(t))
@@ -270,7 +270,7 @@ func anotherKey(payload string) string {
 	return strings.Replace(payload, ours, theirs, 1)
 }
 
-// TestEveryByte: a change of any byte of the file is detected. The control is the unchanged file.
+// TestEveryByte: a change of any byte of the file is detected. Control: the unchanged file.
 func TestEveryByte(t *testing.T) {
 	t.Parallel()
 	data := signed(t)
@@ -289,7 +289,7 @@ func TestEveryByte(t *testing.T) {
 	}
 }
 
-// FuzzOpen: any bytes result in a package or an error with a code, and an accepted package is
+// FuzzOpen: any bytes result in a package or an error with a code. An accepted package is
 // written back unchanged.
 func FuzzOpen(f *testing.F) {
 	f.Add(signed(f))

@@ -93,8 +93,8 @@ func TestParseManifestRefuses(t *testing.T) {
 	}
 }
 
-// FuzzParseManifest: any text results in a manifest or in an error with a code and a next step;
-// an accepted text is accepted again.
+// FuzzParseManifest: any text results in a manifest with an ID, a publisher and a valid number
+// of tools, or in an error with a code and a next step.
 func FuzzParseManifest(f *testing.F) {
 	f.Add([]byte(manifest))
 	f.Add([]byte(with("api.example.org:443", "*")))

@@ -41,7 +41,7 @@ secrets = [{name = "global/notes", use = "placeholder"}]
 storage_bytes = 65536
 `
 
-// command is the smallest command of wasip1.
+// command is the smallest valid wasip1 command.
 const command = "\x00asm\x01\x00\x00\x00" +
 	"\x01\x04\x01\x60\x00\x00" + // a type
 	"\x03\x02\x01\x00" + // a function of that type
@@ -63,7 +63,7 @@ func unsigned(t testing.TB, text string) *skill.Package {
 	return p
 }
 
-// signed returns its signed file.
+// signed returns the signed file of the unsigned package.
 func signed(t testing.TB) []byte {
 	t.Helper()
 	return must.Get(skill.Sign(unsigned(t, manifest), key))(t)

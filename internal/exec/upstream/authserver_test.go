@@ -27,10 +27,10 @@ type place struct {
 	mcp       http.Handler
 	mu        sync.Mutex
 	codes     map[string]code
-	tokens    map[string]string // to their resource
-	refreshes map[string]string // to their resource
-	// asked are the requests at the token endpoint, shown the Authorization headers that the MCP
-	// server received, and registered the redirects of clients.
+	tokens    map[string]string // token to resource
+	refreshes map[string]string // refresh token to resource
+	// asked are the requests at the token endpoint. shown are the Authorization headers that the
+	// MCP server received, and registered the redirects of clients.
 	asked      []url.Values
 	shown      []string
 	registered []string

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// charts is a result with content of a type outside of the specification. It repeats a text, and
+// charts is a result with content of a type outside the specification. It repeats a text, and
 // has keys of _meta that only the gateway and the protocol may set.
 const charts = `{"content":[{"type":"chart","points":[1,2.5],"label":%q,"_meta":{"mcp/x":1,"own/y":2,"palyra.dev/content":{"type":"z"}}},` +
 	`{"type":"text","text":"hi","_meta":{"palyra.dev/content":{"type":"forged"}}}]}`

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// asker is a server that sends its client a request during a call.
+// asker is a server that sends a request to its client during a call.
 func asker(ask *mcp.ElicitParams) func(*conversation) {
 	return serve(func(s *mcp.Server) {
 		add(s, "ask", "", func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -74,9 +74,9 @@ func (p *person) peer() tool.Peer {
 
 var form = &mcp.ElicitParams{Mode: "form", Message: "Who are you?\x1b[2J", RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}}}
 
-// TestElicit: a question of a server reaches the client labelled with the server's name, under
-// the action mcp.elicit. A policy that forbids it, a client without the capability and a manual
-// call of the tool forward nothing.
+// TestElicit: a question of a server reaches the client labeled with the server's name, under
+// the action mcp.elicit. It is not forwarded if a policy forbids it, if the client lacks the
+// capability, or if the tool is called manually.
 func TestElicit(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -136,7 +136,7 @@ permit(principal, action == Action::"tool.execute/asker/ask", resource) when { c
 	}
 }
 
-// TestElicitURL: no server can direct a user to the gateway or to this machine. The control is a
+// TestElicitURL: a server cannot direct a user to the gateway or to this machine. Control: a
 // page on another host.
 func TestElicitURL(t *testing.T) {
 	t.Parallel()
@@ -163,8 +163,8 @@ func TestElicitURL(t *testing.T) {
 	}
 }
 
-// TestResourcesAndPrompts: they are called like tools, under their own actions, and only approved
-// prompts can be called.
+// TestResourcesAndPrompts: resources and prompts are called like tools, under their own
+// actions. Only approved prompts can be called.
 func TestResourcesAndPrompts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -60,8 +60,8 @@ func namesOf(s declared.Sight) string {
 }
 
 // TestFaultyPage: an unreadable page of a list does not affect the pages before it. The missing
-// part is reported, requested again at the next call, and cannot be called until then. The
-// control is a list whose first page is faulty.
+// part is reported, requested again at the next call, and cannot be called until then. Control:
+// a list whose first page is faulty.
 func TestFaultyPage(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ second, says string }{
@@ -144,8 +144,8 @@ func TestDuplicateDefinitions(t *testing.T) {
 	w.works("up/a", `{}`)
 }
 
-// TestLongNames: a tool whose name has 65 to 128 characters is called by a name of at most 64,
-// which is stable and unique. The control is a name of 129 characters.
+// TestLongNames: a tool whose name has 65 to 128 characters is called by a name of at most 64
+// characters, which is stable and unique. Control: a name of 129 characters.
 func TestLongNames(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -29,7 +29,7 @@ import (
 
 const redirect = "http://127.0.0.1:4711/callback"
 
-// loginWorld is a gateway with a vault and a place where it can log in.
+// loginWorld is a gateway with a vault, and a server that requires a login.
 type loginWorld struct {
 	*world
 
@@ -43,7 +43,7 @@ type loginWorld struct {
 	log    *strings.Builder
 }
 
-// judge lets users do everything with their own secrets, and agents use them.
+// judge permits users every act on their own secrets, and permits agents to use these.
 type judge struct{}
 
 // Permit implements vault.Judge.
@@ -126,8 +126,8 @@ func (w *loginWorld) again() {
 	must.Do(w.t, w.complete(begun.ID, w.browse(begun.AuthorizationURL)))
 }
 
-// TestLogin performs the whole flow, with a call of an agent at its end: the agent acts for the
-// user who logged in.
+// TestLogin performs the whole flow, and ends with a call of an agent that acts for the user
+// who logged in.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	w := newLoginWorld(t)
@@ -152,7 +152,7 @@ func TestLogin(t *testing.T) {
 	if len(w.events) != 1 || w.events[0].Code != event.UpstreamLoggedIn || w.events[0].Actor != w.person.Principal.String() {
 		t.Errorf("journaled %+v", w.events)
 	}
-	// If a server includes its token in a result, the caller sees a placeholder.
+	// A caller receives a placeholder if a server includes its token in a result.
 	echo := w.works("there/echo", `{}`)
 	if got := resultText(t, echo); !strings.HasPrefix(got, "shown: Bearer palyra-sec-") {
 		t.Errorf("the echo said %q", got)
@@ -168,8 +168,8 @@ func TestLogin(t *testing.T) {
 	}
 }
 
-// hidesTokens searches for tokens in places where none may be. The control is the token endpoint,
-// which has received them.
+// hidesTokens searches for tokens in places that must not contain any. Control: the token
+// endpoint, which has received them.
 func (w *loginWorld) hidesTokens() {
 	w.t.Helper()
 	var text strings.Builder
@@ -263,8 +263,8 @@ func TestMembersApart(t *testing.T) {
 	}
 }
 
-// TestHostilePlaces: each variant of a dishonest server prevents the login. The control is the
-// same server without the variant.
+// TestHostilePlaces: each variant of a dishonest server prevents the login. Control: the same
+// server without the variant.
 func TestHostilePlaces(t *testing.T) {
 	t.Parallel()
 	elsewhere := newPlace(t)
@@ -327,7 +327,7 @@ func TestHostilePlaces(t *testing.T) {
 }
 
 // TestIssuerSpellings: an issuer written with a slash after the host is accepted in every
-// place. The control is TestHostilePlaces.
+// place. Control: TestHostilePlaces.
 func TestIssuerSpellings(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(w *loginWorld, o *declared.OAuth){
@@ -361,8 +361,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestAnswers: an answer is accepted once, from the user who began, with the state and the issuer
-// of the login.
+// TestAnswers: an answer is accepted once, from the user who began the login, with the state
+// and the issuer of the login.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -416,7 +416,7 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestLoginOfAChangedServer: a login is used only for the server that it was made for.
+// TestLoginOfAChangedServer: a login is used only for its own server.
 func TestLoginOfAChangedServer(t *testing.T) {
 	t.Parallel()
 	w := newLoginWorld(t)

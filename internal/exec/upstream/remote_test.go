@@ -31,7 +31,7 @@ type site struct {
 
 	// before may answer a request itself by returning true.
 	before func(http.ResponseWriter, *http.Request) bool
-	// got are the received values of Authorization.
+	// got is the last received Authorization header.
 	got atomic.Value
 }
 
@@ -82,8 +82,8 @@ func TestRemote(t *testing.T) {
 	}
 }
 
-// TestRemoteIsHeldToItsHost: redirects are not followed. Denied hosts are not dialled, regardless
-// of who added them, and neither are names with a private address. The control is TestRemote.
+// TestRemoteIsHeldToItsHost: redirects are not followed. Denied hosts are not dialed, whoever
+// added the server, and neither are names with a private address. Control: TestRemote.
 func TestRemoteIsHeldToItsHost(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }))
@@ -114,8 +114,9 @@ func TestRemoteIsHeldToItsHost(t *testing.T) {
 	}
 }
 
-// TestRemoteSecrets: a header contains a secret of the vault during a call, only for the host of
-// the secret; the server's answer is scrubbed of it. The control is the header without a call.
+// TestRemoteSecrets: during a call, a header contains a secret of the vault, but only for the
+// host of the secret. The server's answer is scrubbed of it. Control: the header without a
+// call.
 func TestRemoteSecrets(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -189,8 +190,8 @@ func TestRemoteFloods(t *testing.T) {
 	}
 }
 
-// TestRemoteSlowLoris: a server that sends a byte now and then does not hold a call beyond its
-// timeout.
+// TestRemoteSlowLoris: a server that sends a byte from time to time does not delay a call
+// beyond its timeout.
 func TestRemoteSlowLoris(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -224,7 +225,7 @@ func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, erro
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// lender has one secret.
+// lender is a Lender with one secret.
 type lender struct {
 	upstream.Lender
 
@@ -251,7 +252,7 @@ func (l *lender) Lend(_ tool.Call, offers []egress.Secret) ([]egress.Secret, fun
 func (l *lender) Secret(context.Context, string) ([]byte, error) { return []byte(l.value), nil }
 
 // TestConnectionsStay: calls of a server that answers with streams share a connection. A call
-// returns while its stream is still open, and the stream is closed a while later.
+// returns while its stream is still open; the stream is closed later.
 func TestConnectionsStay(t *testing.T) {
 	t.Parallel()
 	server := mcp.NewServer(&mcp.Implementation{Name: "streams", Version: "1"}, nil)
@@ -275,7 +276,7 @@ func TestConnectionsStay(t *testing.T) {
 	}
 	s.Start()
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	// On a busy machine the end of a stream comes late.
+	// The long linger time covers streams that end late on a busy machine.
 	w := newWorld(t, func(c *upstream.Config) { c.LingerTime = time.Hour })
 	if state := w.addURL("streams", s.URL); state.Problem != "" {
 		t.Fatal(state.Problem)
@@ -285,8 +286,8 @@ func TestConnectionsStay(t *testing.T) {
 	for range 60 {
 		w.works("streams/hello", `{"name":"ann"}`)
 	}
-	// A call that begins before the client has read the end of the previous stream uses another
-	// connection; without waiting for that end, each call would.
+	// A call that starts before the client has read the end of the previous stream opens another
+	// connection. If the client did not wait for that end, each call would open one.
 	if more := opened.Load() - before; more > 15 {
 		t.Errorf("60 calls opened %d connections", more)
 	}

@@ -23,7 +23,8 @@ var everyKind = mcp.InputRequestMap{
 	"roots": &mcp.ListRootsParams{},
 }
 
-// sendManyRequests sends all requests at once, and then one more: the revision without sessions.
+// sendManyRequests sends all requests at once and then one more, in the revision without
+// sessions.
 func sendManyRequests(s *mcp.Server) {
 	add(s, "ask", "", func(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		in := r.Params.InputResponses
@@ -48,9 +49,9 @@ func sendManyRequests(s *mcp.Server) {
 
 var takesAll = tool.Takes{Form: true, URL: true, Sampling: true, Roots: true}
 
-// TestRequestsInOneResponse: the requests of a server in one response reach the client together, each
-// under its own action. A request that the client did not declare, or that policy forbids, ends
-// the call, and then none is forwarded. The control is the first call.
+// TestRequestsInOneResponse: the requests of a server in one response reach the client
+// together, each under its own action. A request that the client did not declare, or that
+// policy forbids, ends the call; then no request is forwarded. Control: the first call.
 func TestRequestsInOneResponse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,7 +141,7 @@ func TestRequestsDuringACall(t *testing.T) {
 }
 
 // TestCapabilitiesAreMirrored: a server of the revision without sessions receives the
-// capabilities of the client of each call, also if that client has none.
+// capabilities of the client of each call, even if that client has none.
 func TestCapabilitiesAreMirrored(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -39,7 +39,7 @@ func (u transport) name() string {
 	return "stateful-" + u.revision
 }
 
-// notifies reports whether the gateway has a stream of the server between calls.
+// notifies reports whether the server can notify the gateway between calls.
 func (u transport) notifies() bool { return !u.http || u.revision >= "2026" }
 
 // server returns a server that supports only the revision of u.
@@ -140,7 +140,7 @@ func (w *world) serveMCP() (f *mcpserver.Server, url string) {
 	return f, front.URL
 }
 
-// agent is a client of the gateway that supports one revision.
+// agent is an MCP client of the gateway that supports one revision.
 type agent struct {
 	*mcp.ClientSession
 	t        *testing.T
@@ -184,7 +184,7 @@ func (a *agent) callTools(u transport) {
 		answer = "not asked"
 	}
 	if u.revision < "2026" && !u.http {
-		revision = "" // it is only in the handshake
+		revision = "" // the revision occurs only in the handshake
 	}
 	for _, c := range []struct{ tool, want string }{{"revision", revision}, {"work", "done"}, {"ask", answer}, {"revision", revision}} {
 		if got := a.call(u.name(), c.tool); got != c.want {
@@ -201,10 +201,10 @@ func (a *agent) callTools(u transport) {
 	}
 }
 
-// TestRevisions: a client of each revision calls a server of each revision, over each transport,
-// both on an instance that its own call started and on one started by a client of another
-// revision. The server receives only its own revision. Without tool.Isolate, servers of the
-// revisions with sessions would receive the client's.
+// TestRevisions: a client of each revision calls a server of each revision, over each
+// transport. The instance was started by its own call, or by a client of another revision. The
+// server receives only its own revision. Without tool.Isolate, servers of the revisions with
+// sessions would receive the client's.
 func TestRevisions(t *testing.T) {
 	t.Parallel()
 	mux := http.NewServeMux()

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// files is a server with tools that read and write files, and one that inspects its environment.
+// files serves tools that read and write files, and one that inspects its environment.
 func files() int {
 	s := mcp.NewServer(&mcp.Implementation{Name: "files", Version: "1"}, nil)
 	type in struct{ Name, Content string }
@@ -78,7 +78,7 @@ func files() int {
 	return 0
 }
 
-// watched is a real sandbox with its status.
+// watched is a real sandbox with a fixed status.
 type watched struct {
 	sandbox.Runner
 	status sandbox.Status
@@ -86,14 +86,15 @@ type watched struct {
 
 func (w watched) Status() sandbox.Status { return w.status }
 
-// sandboxed is a world with a workspace in which this binary is a server.
+// sandboxed returns a world with a workspace in which this binary is a server.
 func sandboxed(t *testing.T) (w *world, root string) {
 	t.Helper()
 	bubblewrapped, root := inTierC(t)
 	return newWorld(t, bubblewrapped), root
 }
 
-// inTierC runs servers in bubblewrap, with a workspace in which this binary is one.
+// inTierC configures servers to run in bubblewrap, with a workspace in which this binary is a
+// server.
 func inTierC(t *testing.T) (change func(*upstream.Config), root string) {
 	t.Helper()
 	needs.Sandbox(t)
@@ -127,8 +128,8 @@ func (w *world) addFiles(name, root string, write bool) declared.State {
 	}))(w.t)
 }
 
-// TestSandboxed: a server is a process in Tier C that stays between calls; the isolation verified
-// at its start is in every report.
+// TestSandboxed: a server is a process in Tier C that stays between calls. Every report
+// contains the isolation that was verified at its start.
 func TestSandboxed(t *testing.T) {
 	t.Parallel()
 	w, root := sandboxed(t)
@@ -176,7 +177,7 @@ func TestCommits(t *testing.T) {
 	w.source = letsAll + `@id("test.no") @reason("no") forbid(principal, action == Action::"workspace.commit", resource);`
 	must.Do(t, w.Rebuild(t.Context(), ""))
 	must.Do(t, os.WriteFile(notes, []byte("mine"), 0o644))
-	// The process began before the file was changed, and may have seen the old content.
+	// The process started before the file was changed, and may have read the old content.
 	w.fails("files/write", `{"name":"/workspace/notes.txt"}`, reason.CommitConflict)
 	refused := w.fails("files/write", `{"name":"/workspace/notes.txt"}`, reason.CommitRefused)
 	if b := must.Get(os.ReadFile(notes))(t); string(b) != "mine" || refused.Changes == nil || refused.Changes.State != tool.Discarded {
@@ -187,9 +188,9 @@ func TestCommits(t *testing.T) {
 	}
 }
 
-// TestStartSecretsSandboxed: in Tier C the program has the value in its variable or its file, its
-// output and its files do not contain it, and a server without an approval has nothing. The
-// control is a server without secrets.
+// TestStartSecretsSandboxed: in Tier C the program has the value in its variable or its file,
+// and its output and its files do not contain it. A server without an approval has no value.
+// Control: a server without secrets.
 func TestStartSecretsSandboxed(t *testing.T) {
 	t.Parallel()
 	bubblewrapped, root := inTierC(t)

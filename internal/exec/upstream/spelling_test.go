@@ -20,7 +20,7 @@ import (
 )
 
 // TestAnswersAreReadExactly: an answer of a client to a server's question counts only under the
-// exact names. The controls are the first answer, and encoding/json, which reads accept from the
+// exact names. Controls: the first answer, and encoding/json, which reads accept from the
 // others.
 func TestAnswersAreReadExactly(t *testing.T) {
 	t.Parallel()
@@ -56,9 +56,9 @@ func TestAnswersAreReadExactly(t *testing.T) {
 	}
 }
 
-// TestRemoteAnswersAreReadExactly: an answer over HTTP, as a message or in a stream, with a
-// second spelling of a key that is read, fails the call. For a stream, the library reports only
-// that it ended. The control is the same answer without the second spelling.
+// TestRemoteAnswersAreReadExactly: an answer over HTTP that contains a second spelling of a key
+// fails the call, as a message or in a stream. For a stream, the library reports only that it
+// ended. Control: the same answer without the second spelling.
 func TestRemoteAnswersAreReadExactly(t *testing.T) {
 	t.Parallel()
 	for name, streamed := range map[string]bool{"a message": false, "a stream": true} {

@@ -196,7 +196,7 @@ func TestStartSecrets(t *testing.T) {
 	if n := len(slices.DeleteFunc(codes, func(c event.Code) bool { return c != event.SecretLeased && c != event.SecretLeaseEnded })); n != 4 {
 		t.Errorf("%d events of leases", n)
 	}
-	// The control: without scrubbing in the sandbox the value reaches the client.
+	// Control: without scrubbing in the sandbox the value reaches the client.
 	w.source = letsAll + `@id("signing") @waives("approval: a test") permit(principal, action == Action::"secret.inject", resource);`
 	must.Do(t, w.Rebuild(t.Context(), ""))
 	w.runner.mu.Lock()
@@ -207,8 +207,8 @@ func TestStartSecrets(t *testing.T) {
 	}
 }
 
-// TestStartSecretsDenied: after a refusal nothing starts, and the error of the call contains the
-// reason.
+// TestStartSecretsDenied: no program starts after a refusal, and the error of the call contains
+// the reason.
 func TestStartSecretsDenied(t *testing.T) {
 	t.Parallel()
 	w := newVaulted(t)
@@ -229,7 +229,7 @@ func TestStartSecretsDenied(t *testing.T) {
 	if got := w.runner.started(); got != started || w.leases() != 0 || len(w.kept.Events()) != events {
 		t.Errorf("%d started, %d before; %d leases", got, started, w.leases())
 	}
-	// The control: policy may waive the approval, and then the same call runs.
+	// Control: policy may waive the approval, and then the same call runs.
 	w.source = letsAll + `@id("signing") @waives("approval: a test") permit(principal, action == Action::"secret.inject", resource) when { context.injection.server == "signer" };`
 	must.Do(t, w.Rebuild(t.Context(), ""))
 	if got := resultText(t, w.works("signer/length", `{}`)); got != fmt.Sprint(len(rawValue)) {
@@ -258,9 +258,9 @@ func TestStartSecretsRevoked(t *testing.T) {
 	w.fails("signer/length", `{}`, reason.NotFound)
 }
 
-// TestEndOfCaller: instances that belong to a caller, or were started by one of its calls, end at once,
-// even if they ignore the end of their input; their leases end as well. Instances of others
-// continue.
+// TestEndOfCaller: instances that belong to a caller, or were started by one of its calls, end
+// immediately with their leases. They end even if they ignore the end of their input. Instances
+// of others continue.
 func TestEndOfCaller(t *testing.T) {
 	t.Parallel()
 	w := newVaulted(t)
@@ -291,9 +291,9 @@ func TestEndOfCaller(t *testing.T) {
 	}
 }
 
-// TestEndOfCallerDuringACall: the end of a caller ends its own instance during a call that the server
-// does not abort. A call of another principal on a shared instance, which a call of the caller
-// started, is completed; the instance ends after it.
+// TestEndOfCallerDuringACall: the end of a caller also ends its instance during a call that the
+// server does not abort. On a shared instance that the caller's call started, a call of another
+// principal is completed; the instance ends after it.
 func TestEndOfCallerDuringACall(t *testing.T) {
 	t.Parallel()
 	for _, shared := range []bool{false, true} {
@@ -316,7 +316,7 @@ func TestEndOfCallerDuringACall(t *testing.T) {
 				})(c)
 			}, func(s *declared.Server) { s.Shared = shared })
 			w.EndIdle()
-			w.works("held/hello", `{}`) // starts it
+			w.works("held/hello", `{}`) // starts the instance
 			by := gatewaytest.Agent
 			if shared {
 				by = alice
@@ -357,15 +357,15 @@ func TestPermissionsReducedDuringStart(t *testing.T) {
 	})
 	w.add("own", serve(hello))
 	w.EndIdle()
-	w.works("own/hello", `{}`) // the control
+	w.works("own/hello", `{}`) // control
 	w.EndIdle()
 	reduced.Store(true)
 	w.fails("own/hello", `{}`, reason.Unauthenticated)
 	until(t, func() bool { return must.Get(w.Show("own"))(t).Instances == 0 })
 }
 
-// TestStartSecretsApprovedOnce: concurrent calls request one approval, and a call that stops waiting does
-// not affect the others.
+// TestStartSecretsApprovedOnce: concurrent calls request one approval. A call that stops
+// waiting does not affect the others.
 func TestStartSecretsApprovedOnce(t *testing.T) {
 	t.Parallel()
 	w := newVaulted(t)
@@ -386,7 +386,7 @@ func TestStartSecretsApprovedOnce(t *testing.T) {
 	}
 }
 
-// TestInjectDeclared: declarations of injected secrets that are invalid or conflict.
+// TestInjectDeclared covers invalid and conflicting declarations of injected secrets.
 func TestInjectDeclared(t *testing.T) {
 	t.Parallel()
 	w := newVaulted(t)
@@ -400,7 +400,7 @@ func TestInjectDeclared(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// A secret with hosts is used by its placeholder, so its variable may be taken.
+	// A secret with hosts is used by its placeholder, so it may also be placed in a variable.
 	hosts := []string{"api.example.org:443"}
 	must.Get(w.vault.Put(t.Context(), alice, vault.Ref{Scope: "global", Key: "placed"}, []byte(rawValue), vault.Metadata{Hosts: &hosts}))(t)
 	w.add("placed", signer, func(s *declared.Server) { s.Inject = []string{"global/placed"} })

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// stateful is a world whose servers keep state below a directory.
+// stateful returns a world whose servers store their state below a directory.
 func stateful(t *testing.T, limit int64) (w *world, root, state string) {
 	t.Helper()
 	bubblewrapped, root := inTierC(t)
@@ -27,8 +27,8 @@ func stateful(t *testing.T, limit int64) (w *world, root, state string) {
 }
 
 // TestState: the program of a server writes to its own state directory. The directory survives
-// its process and the gateway, is not visible to other servers and principals, is not part of the
-// workspace, and is removed with the server.
+// its process and the gateway, and is removed with the server. It is not part of the workspace,
+// and not visible to other servers and principals.
 func TestState(t *testing.T) {
 	t.Parallel()
 	w, root, state := stateful(t, 0)
@@ -96,7 +96,7 @@ func TestStateIsDeclaredFirst(t *testing.T) {
 }
 
 // TestStateLimit: a server whose state exceeds the limit does not start, and the error contains
-// the next step. The control is the server before.
+// the next step. Control: the server before its state grows.
 func TestStateLimit(t *testing.T) {
 	t.Parallel()
 	w, root, state := stateful(t, 1000)
@@ -113,8 +113,8 @@ func TestStateLimit(t *testing.T) {
 }
 
 // TestProgramsBelowTheWorkspace: the program of a server is found below /workspace by the names
-// that process.run accepts. The controls are names of files that do not exist, and a server
-// without a workspace.
+// that process.run accepts. Controls: names of files that do not exist, and a server without a
+// workspace.
 func TestProgramsBelowTheWorkspace(t *testing.T) {
 	t.Parallel()
 	installed, hidden := dirOf(t), dirOf(t)

@@ -17,8 +17,8 @@ import (
 )
 
 // TestLinesOfALog: log lines among the messages are skipped and reported, and the calls of the
-// server continue. The control is a line with a message after its text, which ends the
-// conversation (TestMaliciousAnswers).
+// server continue. Control: a line with a message after its text, which ends the conversation
+// (TestMaliciousAnswers).
 func TestLinesOfALog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -57,8 +57,8 @@ func TestLinesOfALog(t *testing.T) {
 	}
 }
 
-// TestProgramsThatOnlyLog: for a program that is not an MCP server, the error quotes its output
-// and contains a remedy, both when it does not answer and when it ends.
+// TestProgramsThatOnlyLog: the error for a program that is not an MCP server quotes its output
+// and contains a remedy. This holds whether the program does not answer or ends.
 func TestProgramsThatOnlyLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *upstream.Config) { c.ConnectTime = 200 * time.Millisecond })
@@ -72,8 +72,8 @@ func TestProgramsThatOnlyLog(t *testing.T) {
 	}
 }
 
-// TestMissingPrograms: the error for a missing program announces no retry, and its remedy asks to
-// install the program. The control is a program that fails by itself.
+// TestMissingPrograms: the error for a missing program announces no retry, and its remedy is to
+// install the program. Control: a program that fails by itself.
 func TestMissingPrograms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -95,7 +95,7 @@ func TestMissingPrograms(t *testing.T) {
 	serving["vanished"] = true
 	w.add("vanished", program("vanished", 0))
 	w.restart()
-	w.runner.set("vanished", nil) // the sandbox does not find it
+	w.runner.set("vanished", nil) // the sandbox does not find the program
 	for range 2 {
 		for name, want := range map[string]string{"gone": "install it", "noexec": "install it", "vanished": "Check that the program exists", "crash": "The next call"} {
 			code := reason.UpstreamUnavailable
@@ -115,8 +115,8 @@ func TestMissingPrograms(t *testing.T) {
 	}
 }
 
-// TestOldTransport: the error for a server that supports only the transport of 2024 states that.
-// The control is one that refuses in the same way and streams other data.
+// TestOldTransport: the error for a server that supports only the transport of 2024 names that
+// cause. Control: a server that refuses in the same way and streams other data.
 func TestOldTransport(t *testing.T) {
 	t.Parallel()
 	stream := func(rw http.ResponseWriter, text string) {

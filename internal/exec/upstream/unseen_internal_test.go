@@ -18,7 +18,7 @@ func TestOneTableOfUnseenCharacters(t *testing.T) {
 	differ := 0
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if !utf8.ValidRune(r) || r == utf8.RuneError || r == '\n' || r == '\t' {
-			continue // no text, the sign in place of one, and what orders lines
+			continue // not text, or the replacement character, or a line separator
 		}
 		s := "a" + string(r) + "b"
 		for consumer, seen := range map[string]bool{

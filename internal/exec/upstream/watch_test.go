@@ -57,9 +57,9 @@ func (w *watcher) leave() {
 	w.watches = false
 }
 
-// TestListChangesAreRelayed: when a server announces a changed list of tools or prompts, the
-// clients of its owner are notified, and it is inspected again. The control is a call without a
-// change.
+// TestListChangesAreRelayed: if a server announces a changed list of tools or prompts, the
+// clients of its owner are notified, and the server is inspected again. Control: a call without
+// a change.
 func TestListChangesAreRelayed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -92,7 +92,7 @@ func TestListChangesAreRelayed(t *testing.T) {
 	}
 }
 
-// docs is a server with a resource that can be watched.
+// docs returns a server with a resource that clients can watch.
 func docs(versions ...string) (s *mcp.Server, change func()) {
 	took := func(context.Context, *mcp.SubscribeRequest) error { return nil }
 	left := func(context.Context, *mcp.UnsubscribeRequest) error { return nil }
@@ -107,7 +107,8 @@ func docs(versions ...string) (s *mcp.Server, change func()) {
 }
 
 // TestWatch: subscribers are notified about their resource only, and only subscribers of the
-// instance. After the last one has left, no notification is sent. Policy may forbid it.
+// instance. After the last one has left, no notification is sent. Policy may forbid the
+// subscription.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for name, versions := range map[string][]string{"sessions": {"2025-11-25"}, "without": nil} {
@@ -163,7 +164,7 @@ func watches(t *testing.T, w *world, heard *watcher, change func()) {
 			t.Errorf("heard %q", got)
 		}
 	}
-	must.Do(t, w.Unsubscribe(t.Context(), "docs", gatewaytest.Agent.Principal, "doc://a")) // one subscriber is left
+	must.Do(t, w.Unsubscribe(t.Context(), "docs", gatewaytest.Agent.Principal, "doc://a")) // one subscriber left
 	heard.leave()
 	must.Do(t, w.Unsubscribe(t.Context(), "docs", gatewaytest.Agent.Principal, "doc://a"))
 	for len(heard.heard) > 0 {

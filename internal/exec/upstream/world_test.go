@@ -86,7 +86,7 @@ func newWorld(t *testing.T, options ...func(*upstream.Config)) *world {
 	return w
 }
 
-// start creates the manager, as a start of the daemon does.
+// start creates the manager, like a start of the daemon.
 func (w *world) start() {
 	w.t.Helper()
 	w.Manager = upstream.New(w.config)
@@ -160,13 +160,13 @@ func (w *world) fails(name, input string, want reason.Code) tool.Report {
 	return r
 }
 
-// runner is a sandbox in which programs are functions. It claims Tier C.
+// runner is a sandbox whose programs are functions. It claims Tier C.
 type runner struct {
 	mu sync.Mutex
 	// programs are keyed by the second word of the command line.
 	programs map[string]func(*conversation)
 	specs    []sandbox.Spec
-	// unscrubbed is a sandbox that ignores its scrubbing request.
+	// unscrubbed makes the sandbox ignore its scrubbing request.
 	unscrubbed bool
 }
 
@@ -179,7 +179,7 @@ func (r *runner) set(name string, program func(*conversation)) {
 	r.programs[name] = program
 }
 
-// started counts the programs that were started.
+// started returns the number of started programs.
 func (r *runner) started() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,7 +206,7 @@ func (r *runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 		return sandbox.Report{}, reason.Errorf(reason.SpawnFailed, "there is no such program")
 	}
 	in, err := dup(s.Session.Stdin)
-	if err != nil { // the caller that started it has left
+	if err != nil { // the caller that started the program has left
 		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the start was cancelled")
 	}
 	c := &conversation{in: in, ctx: ctx, env: s.Pairs(), out: func(b []byte) { s.Output("stdout", b) }, err: func(b []byte) { s.Output("stderr", b) }}
@@ -248,11 +248,11 @@ type conversation struct {
 	err  func([]byte)
 	ctx  context.Context
 	code int
-	// env are its variables.
+	// env is the program's environment.
 	env []string
 }
 
-// writer is a function as an io.Writer.
+// writer adapts a function to an io.Writer.
 type writer func([]byte)
 
 func (w writer) Write(b []byte) (int, error) {

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/exec/wasm/module"
 )
 
-// smallest is a command that does nothing: a memory and _start.
+// smallest is a command with a memory and an empty _start.
 var smallest = []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b")
 
 // noting records its calls.
@@ -39,8 +39,8 @@ func proposal(module []byte, more string) tool.Proposal {
 	}
 }
 
-// TestInlineRefuses: a call that exceeds the limits is refused before anything runs, and so is an
-// invalid module.
+// TestInlineRefuses: a call that exceeds the limits, or has an invalid module, is refused
+// before the module runs.
 func TestInlineRefuses(t *testing.T) {
 	t.Parallel()
 	large := append(append([]byte{}, smallest...), append([]byte{0, 0x80, 0x80, 0x11, 1, 'x'}, make([]byte, 0x44000-2)...)...)
@@ -79,8 +79,8 @@ func TestInlineRefuses(t *testing.T) {
 	}
 }
 
-// TestInlineRuns: a call runs for its principal without any grant, its randomness is derived from
-// its digest, and its result reports the used resources.
+// TestInlineRuns: a call runs for its principal without any grant. Its randomness is derived
+// from its digest, and its result reports the used resources.
 func TestInlineRuns(t *testing.T) {
 	t.Parallel()
 	n := &noting{}

@@ -9,7 +9,7 @@ import (
 	"palyra/internal/exec/wasm/guest"
 )
 
-// still is a worker that does nothing until it is ended.
+// still returns an idle worker that lasts until it is ended.
 func still(t *testing.T, owner string, since time.Duration) *worker {
 	t.Helper()
 	ours, theirs, err := sockets()
@@ -20,8 +20,8 @@ func still(t *testing.T, owner string, since time.Duration) *worker {
 	return w
 }
 
-// TestIdleWorkersEnd: workers that were idle for too long are ended, both spare ones and those
-// with an owner; the others stay.
+// TestIdleWorkersEnd: workers that were idle for too long are ended, whether or not they have
+// an owner. The other workers stay.
 func TestIdleWorkersEnd(t *testing.T) {
 	t.Parallel()
 	r := &Runner{use: Config{Workers: 3, Log: slog.New(slog.DiscardHandler)}, closing: make(chan struct{})}

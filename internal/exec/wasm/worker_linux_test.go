@@ -15,14 +15,14 @@ import (
 	"palyra/internal/exec/wasm/wire"
 )
 
-// broken is a sandbox that starts nothing.
+// broken is a sandbox in which no program starts.
 type broken struct{ sandbox.Runner }
 
 func (broken) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
 	return sandbox.Report{}, reason.Errorf(reason.SandboxUnavailable, "there are no namespaces")
 }
 
-// TestWorkerThatDoesNotStart: a start error is reported at once, not after the timeout of the
+// TestWorkerThatDoesNotStart: a start error is reported immediately, before the timeout of the
 // greeting.
 func TestWorkerThatDoesNotStart(t *testing.T) {
 	t.Parallel()
@@ -30,7 +30,7 @@ func TestWorkerThatDoesNotStart(t *testing.T) {
 	must.Do(t, os.WriteFile(program, []byte("\x7fELF"), 0o755))
 	r := must.Get(Open(Config{Sandbox: broken{}, Worker: program, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}))(t)
 	defer r.Close()
-	// Half of the timeout of the greeting.
+	// The context lasts half of the timeout of the greeting.
 	ctx, stop := context.WithTimeout(t.Context(), greetingTime/2)
 	defer stop()
 	if _, err := r.Probe(ctx); reason.Of(err) != reason.SandboxUnavailable || ctx.Err() != nil {
@@ -38,8 +38,8 @@ func TestWorkerThatDoesNotStart(t *testing.T) {
 	}
 }
 
-// TestReadAfterTheEnd: after its caller has left, no frame of a worker is accepted, even if it
-// was already received: from then on the deadline of its connection is unreliable.
+// TestReadAfterTheEnd: after its caller has disconnected, no frame of a worker is accepted,
+// even if it was already received. From then on the deadline of the connection is unreliable.
 func TestReadAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	ours, received, err := sockets()

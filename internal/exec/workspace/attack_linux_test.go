@@ -16,8 +16,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// openUnsafely opens a path in the vulnerable way. It is the negative control: each attack below
-// works against it.
+// openUnsafely opens a path in the vulnerable way. It is the negative control: each of the
+// following attacks succeeds against it.
 func openUnsafely(w world, name string) (string, error) {
 	data, err := os.ReadFile(filepath.Join(w.inside, name))
 	return string(data), err
@@ -80,7 +80,7 @@ func TestSymlinksInsideAreFollowed(t *testing.T) {
 	if got, err := w.root.Resolve("dir/new/file"); err != nil || got != "real/new/file" {
 		t.Errorf("resolve: %q, %v", got, err)
 	}
-	// A write goes to the target file, and the link stays a link.
+	// A write changes the target file, and the link stays a link.
 	must.Get(apply(w, Change{Path: "real/g", Was: digest("inside"), Content: []byte("new")}))(t)
 	info, err := os.Lstat(filepath.Join(w.inside, "real", "g"))
 	if err != nil || info.Mode()&os.ModeSymlink == 0 || read(t, filepath.Join(w.inside, "real", "f")) != "new" {
@@ -127,7 +127,7 @@ func TestHardLinkIsNotWritten(t *testing.T) {
 	if err := os.WriteFile(name, []byte("evil"), 0o644); err != nil || read(t, filepath.Join(w.outside, "secret")) != "evil" {
 		t.Errorf("the attack does not work at all: %v", err)
 	}
-	// After the other name is removed, the file has one link again.
+	// The file has one link again after the other name is removed.
 	must.Do(t, os.Remove(filepath.Join(w.outside, "secret")))
 	if _, err := apply(w, Change{Path: "alias", Was: digest("evil"), Content: []byte("fine")}); err != nil {
 		t.Error(err)
@@ -142,7 +142,7 @@ func TestSpecialFilesAreNotOpened(t *testing.T) {
 	defer unix.Close(fd)
 	dir := must.Get(os.Open(w.inside))(t)
 	defer dir.Close()
-	// The path of a socket is limited in length.
+	// The length of a socket's path is limited.
 	must.Do(t, unix.Bind(fd, &unix.SockaddrUnix{Name: fmt.Sprintf("/proc/self/fd/%d/socket", dir.Fd())}))
 	names := []string{"fifo", "socket"}
 	if err := unix.Mknod(filepath.Join(w.inside, "device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 5))); err == nil {
@@ -172,8 +172,8 @@ func TestSetuidIsStripped(t *testing.T) {
 	}
 }
 
-// TestSwappedSymlink constantly swaps a directory with a link to the outside while files below it
-// are read and written.
+// TestSwappedSymlink constantly swaps a directory with a link to the outside, while files below
+// it are read and written.
 func TestSwappedSymlink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -226,8 +226,8 @@ func TestSwappedSymlink(t *testing.T) {
 	}
 }
 
-// TestConcurrentEditsAreNotLost lets an editor replace the file, by rename and in place, between
-// the check and the exchange.
+// TestConcurrentEditsAreNotLost replaces the file between the check and the exchange, by rename
+// and in place.
 func TestConcurrentEditsAreNotLost(t *testing.T) {
 	t.Parallel()
 	edits := map[string]func(t *testing.T, name string){
@@ -291,7 +291,7 @@ func TestCreateDoesNotOverwriteALateFile(t *testing.T) {
 	noLeftovers(t, w.inside)
 }
 
-// TestRollbackOfCommittedStages undoes changes that are already in place.
+// TestRollbackOfCommittedStages rolls back changes that are already in place.
 func TestRollbackOfCommittedStages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

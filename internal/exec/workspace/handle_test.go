@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestHandleReadsTheCheckedFile: a handle reads the checked file, even if another file has its name by
-// then.
+// TestHandleReadsTheCheckedFile: a handle reads the checked file, even if another file
+// meanwhile has its name.
 func TestHandleReadsTheCheckedFile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -32,7 +32,7 @@ func TestHandleReadsTheCheckedFile(t *testing.T) {
 			if c, err := h.Read(context.Background(), 0, -1); err != nil || string(c.Data) != "judged" {
 				t.Errorf("%q, %v", c.Data, err)
 			}
-			// The control: by its name, the current file is read.
+			// Control: reading by name returns the current file.
 			if c, _ := w.root.ReadFile(context.Background(), "f", 0, -1); string(c.Data) == "judged" {
 				t.Error("nothing was changed")
 			}
@@ -40,8 +40,8 @@ func TestHandleReadsTheCheckedFile(t *testing.T) {
 	}
 }
 
-// TestReadOfAMovedFileIsRefused: a file that was written after it had been moved away is not read
-// under its old name.
+// TestReadOfAMovedFileIsRefused: a file that was moved away and then written is not read under
+// its old name.
 func TestReadOfAMovedFileIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -90,7 +90,7 @@ func TestApplyRefusesAChangedLink(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(w.inside, "private", "new")); err == nil || read(t, filepath.Join(w.inside, "private", "old")) != "same" {
 		t.Error("a directory that was not judged was written to")
 	}
-	// The control: resolved again, it is written.
+	// Control: after the path is resolved again, the write succeeds.
 	if _, err := apply(w, changes...); err != nil {
 		t.Error(err)
 	}

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// bareTrick are the files that turn a directory into a repository whose configuration git obeys,
-// without any file below a directory named .git.
+// bareTrick are the files that turn a directory into a repository with an effective
+// configuration, although no file is below a directory named .git.
 var bareTrick = []Change{
 	{Path: "HEAD", Content: []byte("ref: refs/heads/main\n")},
 	{Path: "objects/k", Content: []byte("k")},
@@ -73,7 +73,7 @@ func TestRepositoryControlFiles(t *testing.T) {
 			t.Errorf("judging %q: %v", names, err)
 		}
 	}
-	// Negative control: the same names without HEAD are plain files.
+	// Negative control: without HEAD, the same names are ordinary files.
 	for _, name := range []string{"config", "hooks/pre-commit", "plain/config", "plain/hooks/x", "plain/refs/y", "bare.x/refs/heads/main", "bare.x/description", "half/config", "objects/k", "bare.x/sub/config"} {
 		if _, err := apply(w, Change{Path: name, Content: []byte("x")}); err != nil {
 			t.Errorf("%s: %v", name, err)

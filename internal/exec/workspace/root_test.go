@@ -113,7 +113,7 @@ func TestWalkGoesThroughNoLink(t *testing.T) {
 	}
 }
 
-// apply makes changes after resolving their paths, as a caller does for the check.
+// apply makes changes after it has resolved their paths, like a caller does for the check.
 func apply(w world, changes ...Change) ([]Applied, error) {
 	for i, c := range changes {
 		real, err := w.root.Target(c.Path)

@@ -13,7 +13,7 @@ func TestRunnerOrders(t *testing.T) {
 			t.Errorf("RunnerOrders(%q) = %v", name, got)
 		}
 	}
-	// Every name in the data list is read by a runner.
+	// A runner reads every name in the data list.
 	for _, name := range runnerData {
 		found := false
 		for _, files := range runnerReads {

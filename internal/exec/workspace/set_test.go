@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// world is a writable workspace "default" and a directory that represents the rest of the
+// world has a writable workspace "default", and a directory that represents the rest of the
 // machine.
 type world struct {
 	inside, outside string
@@ -88,7 +88,7 @@ func TestNewSetRefuses(t *testing.T) {
 	if _, err := NewSet(nil, stateDir("")); err == nil {
 		t.Error("an empty state directory is accepted")
 	}
-	// The place of a state directory that does not exist yet is protected.
+	// The path of a state directory that does not exist yet is protected.
 	if _, err := NewSet([]Declaration{{Name: "w", Path: ws}}, stateDir(filepath.Join(ws, "later", "state"))); err == nil {
 		t.Error("the state would be made inside a workspace")
 	}
@@ -192,7 +192,7 @@ func FuzzProtected(f *testing.F) {
 	})
 }
 
-// TestMissingDirectoryIsNamed: the error names the declaration, also if a parent directory is
+// TestMissingDirectoryIsNamed: the error names the declaration, even if a parent directory is
 // missing.
 func TestMissingDirectoryIsNamed(t *testing.T) {
 	t.Parallel()

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestWorktree: a linked worktree of git belongs to the workspace of its repository, at any path.
-// The controls are directories with a one-sided claim, and worktrees of repositories outside of
+// TestWorktree: a linked worktree of git belongs to the workspace of its repository, at any
+// path. Controls: directories with a one-sided claim, and worktrees of repositories outside
 // workspaces.
 func TestWorktree(t *testing.T) {
 	t.Parallel()
@@ -53,9 +53,9 @@ func TestWorktree(t *testing.T) {
 	}
 }
 
-// TestHasWorktrees: git started in a worktree, or in a repository with worktrees, reads paths of
-// this machine. The controls are repositories without worktrees, and files that git does not
-// follow.
+// TestHasWorktrees: git reads paths of this machine if it starts in a worktree, or in a
+// repository with worktrees. Controls: repositories without worktrees, and files that git does
+// not follow.
 func TestHasWorktrees(t *testing.T) {
 	t.Parallel()
 	root := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)

@@ -73,7 +73,7 @@ func Start(t testing.TB, d *approval.Desk) (stop func()) {
 type Judge struct {
 	mu   sync.Mutex
 	Need int
-	// Role, when set, counts only votes of users who hold it.
+	// Role, if set, counts only votes of users who have it.
 	Role  access.Role
 	Broad map[access.Principal]bool
 	err   error

@@ -87,7 +87,7 @@ func (m *Memory) Update(ctx context.Context, fn func(approval.Tx) error) error {
 func (m *Memory) view() rows {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.rows // replaced, never changed, by Update
+	return m.rows // Update replaces the rows and never modifies them
 }
 
 // Record returns one record.

@@ -388,7 +388,7 @@ func lately(t *testing.T, f Fixture) {
 	if got.Asked != asked {
 		t.Errorf("asked %+v, want %+v", got.Asked, asked)
 	}
-	q.Since = epoch.AddDate(-30, 0, 0) // calls without a request have the store's own time
+	q.Since = epoch.AddDate(-30, 0, 0) // calls without a request have the time of the store
 	unasked := approval.Counted{All: approval.Matching{Exact: 1, Subject: 2, Tool: 3}, InSession: approval.Matching{Exact: 1, Subject: 2, Tool: 2}}
 	if got = must.Get(f.Store.Lately(t.Context(), q))(t); got.Unasked != unasked {
 		t.Errorf("unasked %+v, want %+v", got.Unasked, unasked)

@@ -22,17 +22,17 @@ var write = tool.Descriptor{
 		`"properties":{"path":{"type":"string"},"text":{"type":"string"}}}`),
 }
 
-// denial is a call that is not allowed, and the one thing to change.
+// denial is a call that is not allowed, and the first change that its explanation proposes.
 type denial struct {
 	name string
-	// file is of testdata/explain, "" for the default policies alone.
+	// file is a file in testdata/explain, or "" for the default policies alone.
 	file    string
 	options policytest.Options
 	request policy.Request
 	votes   []policy.Vote
 	grants  []policy.Grant
 	verdict policy.Effect
-	// best is the summary of the best flip, after its verdict.
+	// best is the summary of the best flip; after is the verdict after it.
 	best  string
 	after policy.Effect
 }
@@ -171,7 +171,7 @@ func (d denial) config(t testing.TB) policy.Config {
 	return cfg
 }
 
-// decide is what a call gets with votes.
+// decide returns the verdict about a call with votes.
 func decide(t testing.TB, sc explain.Scenario, grants []policy.Grant) policy.Verdict {
 	t.Helper()
 	set, err := policy.Load(sc.Config)

@@ -32,7 +32,7 @@ func policyNamed(t testing.TB, e explain.Explanation, id string) explain.Policy 
 	return explain.Policy{}
 }
 
-// written is an explained conjunct on one line, its parts in brackets.
+// written formats an explained conjunct on one line, with its parts in brackets.
 func written(c explain.Conjunct) string {
 	out := fmt.Sprintf("%s=%s", c.Text, c.Outcome)
 	for _, v := range c.Values {
@@ -123,8 +123,8 @@ when {
 	}
 }
 
-// TestExplainedUnread: a permit whose conditions hold, and that does not cover the call all
-// the same, says why.
+// TestExplainedUnread: an explanation names the reason why a permit whose conditions hold does
+// not cover the call.
 func TestExplainedUnread(t *testing.T) {
 	t.Parallel()
 	policies := `@id("w") @waives("approval: test") permit(principal, action == Action::"tool.execute/process.run", resource) when { context has exec && context.exec.basename == "git" && context.egress.mode != "none" };`
@@ -175,7 +175,7 @@ func TestNearestPermit(t *testing.T) {
 	}
 }
 
-// TestExplainHidesSecrets looks through everything that an explanation holds.
+// TestExplainHidesSecrets searches the whole explanation for secrets.
 func TestExplainHidesSecrets(t *testing.T) {
 	t.Parallel()
 	const declared, shaped = "hunter2-very-secret", "ghp_0123456789abcdefghijABCDEFGHIJ456789"
@@ -248,7 +248,7 @@ func TestExplainAllowed(t *testing.T) {
 	}
 }
 
-// TestExplainIsTheSameEachTime compares what people and programs see.
+// TestExplainIsTheSameEachTime compares the displayed text and the JSON of two explanations.
 func TestExplainIsTheSameEachTime(t *testing.T) {
 	t.Parallel()
 	for _, d := range denials() {
@@ -264,8 +264,8 @@ func TestExplainIsTheSameEachTime(t *testing.T) {
 	}
 }
 
-// TestChangedCallDropsVotes applies a step that makes another call: the votes
-// were for the first one.
+// TestChangedCallDropsVotes applies a step that results in another call. The votes for the
+// first call do not apply to it.
 func TestChangedCallDropsVotes(t *testing.T) {
 	t.Parallel()
 	from := explain.Scenario{

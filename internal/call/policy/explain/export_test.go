@@ -9,11 +9,11 @@ import (
 	"palyra/internal/call/policy/internal/expr"
 )
 
-// Scenario is everything that a verdict depends on.
+// Scenario has all inputs of a verdict.
 type Scenario = scenario
 
-// Apply makes the steps of the flip, in the text of policies as well, and returns
-// what comes of them.
+// Apply applies the steps of the flip, also to the text of policies, and returns the resulting
+// scenario.
 func (f Flip) Apply(to Scenario) (Scenario, error) {
 	to, err := applied(to, f.changes)
 	for _, c := range f.changes {
@@ -27,8 +27,8 @@ func (f Flip) Apply(to Scenario) (Scenario, error) {
 	return to, err
 }
 
-// blankOut takes a policy's text out of its source and leaves every other
-// policy on its line.
+// blankOut replaces a policy's text in its source with blanks, so that every other policy stays
+// on its line.
 func blankOut(to *Scenario, p *expr.Policy) error {
 	i := slices.IndexFunc(to.Config.Sources, func(src policy.Source) bool {
 		return src.Name == p.Source.Name && strings.HasPrefix(src.Text[min(p.Offset, len(src.Text)):], p.Text)

@@ -17,12 +17,12 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// fact is one fact of a call: questions that policies ask about it, and a
-// small domain of values, each as a change of the request.
+// fact is one fact of a call: conditions of policies about it, and a small domain of values,
+// each as a change of the request.
 type fact struct {
 	questions []string
 	values    []func(*policy.Request)
-	// person is true when a person can change the fact.
+	// person reports whether a person can change the fact.
 	person bool
 }
 
@@ -93,7 +93,7 @@ func at(text string) time.Time {
 	return t
 }
 
-// generator writes policies over facts and the calls that they are about.
+// generator writes policies over facts, and matching calls.
 type generator struct{ r *rand.Rand }
 
 func (g generator) question() string {
@@ -176,10 +176,10 @@ func generatedConfig(text string) policy.Config {
 	}
 }
 
-// TestFlipsOfGeneratedPolicies makes policies and calls by chance. Every flip
-// is applied, and the set that it leads to is built from its sources and
-// evaluates the call anew. Where some value of one fact turns a denial, which
-// is tried over all domains, a flip of one step has to be found.
+// TestFlipsOfGeneratedPolicies generates random policies and calls. It applies every flip,
+// builds the resulting set from its sources, and evaluates the call again. If some value of one
+// fact reverses a denial, which a search over all domains finds, a flip of one step must be
+// found.
 func TestFlipsOfGeneratedPolicies(t *testing.T) {
 	t.Parallel()
 	var c tallied
@@ -193,9 +193,9 @@ func TestFlipsOfGeneratedPolicies(t *testing.T) {
 	}
 }
 
-// FuzzFlips is the same for as long as one likes.
+// FuzzFlips runs the property of TestFlipsOfGeneratedPolicies for any seed.
 func FuzzFlips(f *testing.F) {
-	for _, seed := range []uint64{269, 1000} { // 269: a value that lifts one forbid and meets another
+	for _, seed := range []uint64{269, 1000} { // 269: the value avoids one forbid and matches another
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
@@ -212,7 +212,7 @@ func (c *tallied) try(t *testing.T, seed uint64) {
 	cfg := generatedConfig(g.policies())
 	s, err := policy.Load(cfg)
 	if err != nil {
-		return // such as a condition that never holds
+		return // for example because of a condition that never holds
 	}
 	for range 8 {
 		r := g.request()
@@ -241,7 +241,7 @@ func changesNoPolicy(f Flip) bool {
 	return !slices.ContainsFunc(f.Steps, func(step Step) bool { return step.Kind == StepPolicy })
 }
 
-// checkFlip applies a flip, loads what comes of it, and evaluates.
+// checkFlip applies a flip, loads the result, and evaluates the call.
 func checkFlip(t *testing.T, seed uint64, s *policy.Set, r policy.Request, was policy.Verdict, f Flip) {
 	t.Helper()
 	for _, step := range f.Steps {
@@ -270,7 +270,7 @@ func checkFlip(t *testing.T, seed uint64, s *policy.Set, r policy.Request, was p
 	}
 }
 
-// alone looks for one fact that turns a denial, by trying all domains.
+// alone searches all domains for one fact that reverses a denial.
 func (c *tallied) alone(t *testing.T, seed uint64, s *policy.Set, r policy.Request, v policy.Verdict, e Explanation) {
 	t.Helper()
 	if v.Effect() != policy.Deny || !oneFactTurns(s, r) {
@@ -300,8 +300,8 @@ func oneFactTurns(s *policy.Set, r policy.Request) bool {
 	return false
 }
 
-// steps counts the places in which two requests of the domains differ: some
-// values of a domain change two.
+// steps counts the places in which two requests of the domains differ. Some values of a domain
+// change two places.
 func steps(a, b policy.Request) int {
 	n := 0
 	count := func(differ bool) {
@@ -329,8 +329,7 @@ func steps(a, b policy.Request) int {
 	return n
 }
 
-// TestNearestPermitOutOfScope leaves the default permits out: they are always
-// nearer.
+// TestNearestPermitOutOfScope omits the default permits, because they are always nearer.
 func TestNearestPermitOutOfScope(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ policies, want string }{

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// wrong is a policy text, and the finding expected: its severity, code and
-// place, the character under the caret, and a part of its help.
+// wrong is a policy text and the expected finding: its severity, code and position, the
+// character under the caret, and a part of its help.
 var wrong = []struct{ text, want, under, help string }{
 	{`permt(principal, action, resource);`, "error syntax 1:1", "permt", "did you mean permit?"},
 	{"permit(principal, action, resource)\nwehn { true };", "error syntax 2:1", "wehn", "did you mean when?"},
@@ -230,7 +230,7 @@ func TestFindings(t *testing.T) {
 	}
 }
 
-// Policies that must load, and with no finding about them.
+// fine are policies that must load without a finding about them.
 var fine = []string{
 	`forbid(principal, action in Action::"tool.execute", resource) when { context has exec.inline_code && context.exec.inline_code };`,
 	`forbid(principal, action in Action::"tool.execute", resource) when { resource.destructive && context.approval.standing == true };`,
@@ -340,8 +340,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// TestSpellingHelp shows that what the finding says to write loads and is not
-// found again.
+// TestSpellingHelp verifies that the text which a finding proposes loads without that finding.
 func TestSpellingHelp(t *testing.T) {
 	t.Parallel()
 	n := 0

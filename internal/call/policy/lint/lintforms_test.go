@@ -9,8 +9,8 @@ import (
 	"palyra/internal/call/policy/policytest"
 )
 
-// TestComparisonsThatNeverHold: a comparison that no call can satisfy is a warning that says how such
-// texts are written. The controls are comparisons of the same facts that calls satisfy.
+// TestComparisonsThatNeverHold: a comparison that no call can satisfy is a warning that
+// contains the correct form. The controls are comparisons of the same facts that calls satisfy.
 func TestComparisonsThatNeverHold(t *testing.T) {
 	t.Parallel()
 	guards := map[string]string{"exec": "context has exec", "path": "context has path", "path_folded": "context has path_folded", "host": "context has host", "domain": "context has domain", "method": "context has method", "port": "context has port", "external": "context has external"}

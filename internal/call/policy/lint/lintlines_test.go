@@ -11,13 +11,13 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// lines is shell.run as far as policies are concerned.
+// lines is a descriptor with the properties of shell.run that policies use.
 var lines = tool.Descriptor{
 	Name: "shell.run", Title: "Run a line", Executor: tool.TierCBubblewrap, Destructive: true, Capabilities: []tool.Capability{tool.ProcessExec},
 	InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["command"],"properties":{"command":{"type":"string"}}}`),
 }
 
-// found are the helps of a code's findings about policies.
+// found returns the findings about policies that have a code or are errors, as text.
 func found(policies, code string, tools ...tool.Descriptor) (helps []string) {
 	for _, f := range lint.Check(policytest.Config(policytest.Options{Policies: policies, Tools: tools})) {
 		if f.Code == code || f.Severity == finding.SeverityError {
@@ -27,8 +27,8 @@ func found(policies, code string, tools ...tool.Descriptor) (helps []string) {
 	return helps
 }
 
-// TestShellLeftOut: who holds programs back is told that lines for a shell run them,
-// too.
+// TestShellLeftOut: a policy that restricts programs gets a finding if it omits shell.run,
+// which also runs them.
 func TestShellLeftOut(t *testing.T) {
 	t.Parallel()
 	const one = `forbid(principal, action == Action::"tool.execute/process.run", resource) when { context.risk > 50 };`
@@ -52,7 +52,8 @@ func TestShellLeftOut(t *testing.T) {
 	}
 }
 
-// TestAmongCommands: a permit that looks for one command in a line allows all others.
+// TestAmongCommands: a permit that requires one command in a line allows all other commands in
+// it, which is reported.
 func TestAmongCommands(t *testing.T) {
 	t.Parallel()
 	permit := func(condition string) string {

@@ -49,8 +49,8 @@ var (
 // Now is the time of requests in this package.
 var Now = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
 
-// Options changes a set. The zero value is one user, alice, owner, with one
-// agent, coder, and the tools Read, Run and Fetch.
+// Options changes a set. The zero value has one user, alice, who is an owner; one agent, coder;
+// and the tools Read, Run and Fetch.
 type Options struct {
 	// Policies is Cedar text that is loaded after the defaults.
 	Policies string
@@ -107,13 +107,13 @@ func Set(t testing.TB, o Options) *policy.Set {
 	return s
 }
 
-// Engine is an engine with Set's set.
+// Engine returns an engine with the set that Set returns.
 func Engine(t testing.TB, o Options) *policy.Engine {
 	t.Helper()
 	return policy.NewEngine(Set(t, o))
 }
 
-// Request is a call of a tool by the agent on behalf of alice.
+// Request returns a call of a tool by the agent on behalf of alice.
 func Request(name, args string) policy.Request {
 	return policy.Request{
 		Caller: access.Caller{
@@ -136,8 +136,8 @@ func Approval(votes ...policy.Vote) policy.Approval {
 	return policy.Approval{Votes: votes, Now: Now}
 }
 
-// ManyMembers are the options of a set with four users: alice, bob and two of role security,
-// carol and dave.
+// ManyMembers returns the options of a set with four users: alice, bob, and two with the role
+// security, carol and dave.
 func ManyMembers(policies string) Options {
 	security := []access.Role{access.RoleOperator, "security"}
 	return Options{

@@ -99,8 +99,8 @@ func document(t *testing.T, name string) string {
 	return string(must.Get(os.ReadFile(name))(t))
 }
 
-// withBuiltinTools is a configuration with the daemon's own tools, from the copy
-// that the CLI embeds.
+// withBuiltinTools returns a configuration with the daemon's built-in tools, from the copy that
+// the CLI embeds.
 func withBuiltinTools(t *testing.T, o policytest.Options) policy.Config {
 	t.Helper()
 	cfg := policytest.Config(o)

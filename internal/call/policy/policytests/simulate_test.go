@@ -24,7 +24,7 @@ func TestReplaceFacts(t *testing.T) {
 	must.Do(t, policytests.ReplaceFacts(&got, []byte(`{"exec":{"basename":"git"},"session":{"tainted":true},"path":"c","protected":true,
 		"sandbox":{"tier":"c"},"egress":{"hosts":["h:1"],"secrets":["b","a"]},"surface":"console","present":true,"risk":7}`)))
 	want := r
-	want.Facts.Exec = &tool.ExecFacts{Basename: "git", Path: "/usr/bin/curl"} // what is not named stays
+	want.Facts.Exec = &tool.ExecFacts{Basename: "git", Path: "/usr/bin/curl"} // others are unchanged
 	want.Facts.PathFolded = "c"
 	want.Facts.Path, want.Facts.Paths, want.Facts.Protected, want.Facts.Risk = "c", nil, true, 7
 	want.Facts.SandboxTier, want.Facts.EgressHosts, want.Facts.Secrets = "c", []string{"h:1"}, []string{"a", "b"}
@@ -71,7 +71,7 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// A described vote is one that would count, or an error.
+// A described vote must be valid; otherwise it is an error.
 func TestVoteFor(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.Options{TwoUsers: true})

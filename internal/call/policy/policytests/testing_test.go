@@ -26,7 +26,7 @@ func runFile(t *testing.T, o policytest.Options, text string) policytests.Report
 	return must.Get(policytests.Run(t.Context(), policytest.Config(o), []policy.Source{{Name: "a.test.yaml", Text: text}}))(t)
 }
 
-// oneCase is a file with one case.
+// oneCase returns a test file with one case.
 func oneCase(call, expect string) string {
 	return fmt.Sprintf("principal: agent:coder\ntests:\n  - name: one\n    call: {%s}\n    expect: {%s}\n", call, expect)
 }
@@ -36,8 +36,7 @@ func TestRunTests(t *testing.T) {
 	const curl = `tool: process.run, args: {argv: [curl]}, facts: {exec: {basename: curl}}`
 	for _, c := range []struct {
 		name, call, expect string
-		// fails is a part of the message of a case that fails, "" for one that
-		// passes.
+		// fails is a part of the message of a failing case, or "" for a passing one.
 		fails string
 	}{
 		{"a deny", curl, "verdict: deny", ""},
@@ -80,7 +79,7 @@ func TestRunTests(t *testing.T) {
 	}
 }
 
-// What is wrong with a file is said with its place, and nothing is run.
+// An error in a file is reported with its position, and no test runs.
 func TestTestFilesAreStrict(t *testing.T) {
 	t.Parallel()
 	head := "principal: agent:coder\ntests:\n"
@@ -129,7 +128,7 @@ func TestTestFilesAreStrict(t *testing.T) {
 	}
 }
 
-// Members of a file take the place of the running ones.
+// Members declared in a file replace the gateway's members.
 func TestDeclaredMembers(t *testing.T) {
 	t.Parallel()
 	text := "members:\n  alice: {roles: [owner]}\n  bob: {roles: [operator]}\n  eve: {roles: [operator], disabled: true}\n  agent:a: {owner: alice, roles: [agent]}\nprincipal: agent:a\n" +
@@ -191,9 +190,8 @@ func TestRunTestsEnds(t *testing.T) {
 	}
 }
 
-// Of many cases that fail, the first say what to change: a file of them does
-// not keep the daemon busy for minutes. Cases with members of their own make
-// sets that are not all kept.
+// Only the first of many failing cases are explained, so that one file does not occupy the
+// daemon for minutes. Not all sets of cases that declare members are cached.
 func TestManyFailures(t *testing.T) {
 	t.Parallel()
 	text := &strings.Builder{}

@@ -6,7 +6,7 @@ import (
 	"palyra/internal/call/policy"
 )
 
-// No text makes the reader of test files panic, and what it accepts has cases.
+// The parser of test files never panics, and a text that it accepts has cases.
 func FuzzTestFile(f *testing.F) {
 	f.Add("principal: alice\ntests:\n  - name: a\n    call: {tool: fs.read, args: {path: a}}\n    expect: {verdict: allow}\n")
 	f.Add("tests: [{name: a, call: {tool: x, votes: [{user: b, roles: [c]}]}, expect: {verdict: ask}}]")

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// profileSet loads a profile, with its text changed.
+// profileSet loads a profile after applying change to its text.
 func profileSet(t *testing.T, tools []tool.Descriptor, name string, change func(string) string) *policy.Set {
 	t.Helper()
 	for _, p := range profile.All() {
@@ -41,13 +41,13 @@ func profileSet(t *testing.T, tools []tool.Descriptor, name string, change func(
 
 func asItIs(text string) string { return text }
 
-// found is a file, as a search finds it or a call names it.
+// found is a file as a search result or a call describes it.
 type found struct {
 	path  string
 	links int
 }
 
-// free is what a set says of reading and searching a file.
+// free reports whether a set allows reading and searching a file without approval.
 func free(set *policy.Set, f found) bool {
 	verdicts := make(map[policy.Effect]bool)
 	for name, args := range map[string]string{"fs.read": `{"path":"x"}`, "fs.search": `{"pattern":"x"}`} {
@@ -61,7 +61,7 @@ func free(set *policy.Set, f found) bool {
 	return verdicts[policy.Allow]
 }
 
-// guarded are files that no profile lets an agent read unseen.
+// guarded are files that no profile allows an agent to read without approval.
 var guarded = []found{
 	{".env", 1}, {".ENV", 1}, {"app/.env", 0}, {"SECRETS/.ENV", 1}, {"prod.Env", 1}, {".env.local", 1}, {".env~", 1}, {"#.env#", 1},
 	{".env-prod", 1}, {".env_old", 1}, {".envrc", 1}, {".netrc", 1}, {".pgpass", 1}, {".htpasswd", 1}, {".cargo/credentials.toml", 1},
@@ -73,7 +73,7 @@ var guarded = []found{
 	{"notes.txt", 2}, {"src/notes.txt", 1000}, {"my_node_modules/x", 2}, {"node_modules", 2}, {"targets/x", 2}, {".git/config", 2},
 }
 
-// unguarded are files that agents work with all day, and directories.
+// unguarded are directories, and files that agents commonly use.
 var unguarded = []found{
 	{".", 0}, {"src", 0}, {"secrets", 0}, {"main.go", 1}, {"README.md", 1}, {"src/environment.ts", 1}, {"docs/keys.md", 1}, {"monkey.go", 1}, {"", 0},
 	{"node_modules/a/index.js", 2}, {"web/node_modules/.pnpm/a@1.0.0/node_modules/a/index.js", 3}, {"NODE_MODULES/a", 2},
@@ -103,8 +103,8 @@ func TestProfilesGuardFiles(t *testing.T) {
 	}
 }
 
-// The control of TestProfilesGuardFiles: with any one pattern of the rules
-// changed, a file of the lists is judged wrongly.
+// Control of TestProfilesGuardFiles: if any one pattern of the rules is changed, the decision
+// about a file of the lists is wrong.
 func TestProfilesGuardFilesByEachPattern(t *testing.T) {
 	t.Parallel()
 	tools := builtinTools(t)

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// builtinTools are the definitions of the daemon's own tools, from the copy
-// that the CLI embeds.
+// builtinTools returns the definitions of the daemon's built-in tools, from the copy that the
+// CLI embeds.
 func builtinTools(t *testing.T) []tool.Descriptor {
 	t.Helper()
 	text := must.Get(os.ReadFile("../../../cli/policy/builtin_tools.json"))(t)
@@ -36,8 +36,8 @@ func splitProfile(p profile.Profile) (sources, tests []policy.Source) {
 	return sources, tests
 }
 
-// Every profile loads without a finding about its files, its tests pass, and
-// they cover all of it.
+// Every profile loads without a finding about its files. Its tests pass, and they cover the
+// whole profile.
 func TestProfiles(t *testing.T) {
 	t.Parallel()
 	tools := builtinTools(t)
@@ -65,7 +65,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// The control of TestProfiles: a policy less makes its tests fail.
+// Control of TestProfiles: without any one policy, its tests fail.
 func TestProfilesWithoutOnePolicy(t *testing.T) {
 	t.Parallel()
 	tools := builtinTools(t)

@@ -217,7 +217,7 @@ func pins(t *testing.T, s Fixture) {
 	a.Digest, a.Definition, a.Refused = "sha256:3", []byte(`{"name":"a","title":"A"}`), "sha256:4"
 	must.Do(t, put(nil, a))
 	want(a, b)
-	// If an event cannot be appended, its pins are not stored.
+	// Pins are not stored if their event cannot be appended.
 	if err := put([]event.Draft{unwritable}, policyadmin.Pin{Tool: "c", Digest: "sha256:5", Definition: []byte(`{}`)}); err == nil {
 		t.Fatal("an event that is no JSON was appended")
 	}

@@ -6,8 +6,8 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Programs that run arbitrary code are recognized by each of their names; ordinary programs are
-// the control.
+// Programs that run arbitrary code are recognized by each of their names. Control: ordinary
+// programs.
 func TestRunsAnything(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{

@@ -16,7 +16,7 @@ var odd = []string{
 	"a\n[core]\n\thooksPath = /x", "a\r", "a\x00b", "a\x7f", "a\u0085b", "\xff", "a\tb", strings.Repeat("x", 256), strings.Repeat("x", 257),
 }
 
-// TestAuthorGitConfig: git reads back the valid fields, and no other setting.
+// TestAuthorGitConfig: git reads the valid fields from the configuration, and no other setting.
 func TestAuthorGitConfig(t *testing.T) {
 	t.Parallel()
 	for _, value := range odd {

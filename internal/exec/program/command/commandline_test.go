@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCommand: the command is found after options, and is unknown if that is uncertain.
+// TestCommand: the command is found after options, and is unknown if it is uncertain.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -21,7 +21,7 @@ func TestCommand(t *testing.T) {
 		{"git", "git", "", "git --git-dir=status push", "push", ""},
 		{"git", "git", "", "git -C a --no-pager -p push", "push", ""},
 		{"git", "git", "", "git -C", "", ""},
-		// These rename the command, or may.
+		// These options rename the command, or may do so.
 		{"git", "git", "", "git -c alias.status=push status", "", ""},
 		{"git", "git", "", "git --config-env alias.status=X status", "", ""},
 		{"git", "git", "", "git --exec-path=bin status", "", ""},
@@ -32,7 +32,7 @@ func TestCommand(t *testing.T) {
 		{"git", "git", "", "git -- push", "", ""},
 		{"git", "git-receive-pack", "", "git-receive-pack status", "", ""},
 		{"git", "git-push", "", "/usr/lib/git-core/git-push status", "", ""},
-		// The options of other programs are unknown.
+		// The options of other programs are not known.
 		{"kubectl", "kubectl", "", "kubectl get pods", "get", "pods"},
 		{"kubectl", "kubectl", "", "kubectl -n get delete pods", "", ""},
 		{"kubectl", "kubectl", "", "kubectl --namespace=get delete pods", "", ""},

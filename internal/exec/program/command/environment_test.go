@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestListed: only variables that cannot change what runs are on the allow list, and only with a
-// plain value.
+// TestListed: the allow list contains only variables that cannot change the executed code, and
+// only with a plain value.
 func TestListed(t *testing.T) {
 	t.Parallel()
 	for _, pair := range []string{
@@ -25,7 +25,7 @@ func TestListed(t *testing.T) {
 		"OPENSSL_CONF=./a.cnf", "GOROOT=/workspace/go", "JAVA_HOME=a", "DOTNET_STARTUP_HOOKS=a.dll", "RIPGREP_CONFIG_PATH=a", "HGRCPATH=a", "FOO=1", "foo=", "ca=1", "ci=1", "lang=C",
 		"DEBUG=a", "NODE_ENV=test", "GOOS=js", "DEBIAN_FRONTEND=a", "PYTHONIOENCODING=a", "NPM_CONFIG_CAFILE=a", "npm_config_loglevel=error", "NPM_CONFIG_SCRIPT_SHELL=a", "HTTPS_PROXY=a",
 		"LD_PRELOAD=a", "PATH=/bin", "HOME=/", "TZDIR=a", "TERMINFO=a", "TERMCAP=a", "LOCPATH=a", "LC_A=C", "LANGUAGE=a",
-		// A listed name with a value that could be more than a word.
+		// These names are listed, but the values could be more than a word.
 		"LANG=../../workspace/a", "LC_ALL=/workspace/a", "TZ=:/workspace/a", "TZ=Europe/Prague", "TZ=a", "TERM=../a", "TERM=a", "COLUMNS=-x", "CI=a b", "CI=$(rm)", "CI=a:80", "NO_COLOR=..", "CI=\n",
 	} {
 		if left := Unlisted([]string{"LANG=C", pair}); !slices.Equal(left, []string{pair}) {

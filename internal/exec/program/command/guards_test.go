@@ -93,8 +93,8 @@ func TestInlineCode(t *testing.T) {
 	}
 }
 
-// TestCodeInNoFile: alternatives to the plain flags. The words are separated by |, and each line
-// has a control with a file.
+// TestCodeInNoFile covers alternatives to the plain flags. The words are separated by |, and
+// each line has a control with a file.
 func TestCodeInNoFile(t *testing.T) {
 	t.Parallel()
 	for code, file := range map[string]string{
@@ -191,7 +191,8 @@ func TestResolveExecutable(t *testing.T) {
 
 	f := must.Get(r.OpenExecutable(p.Executable))(t)
 	f.Close()
-	// Different bytes of the same length, in place: the cache must not hide the change.
+	// The new bytes have the same length and are written in place: the cache must not hide the
+	// change.
 	write(t, p.Path, "\x7fELG", 0o755)
 	if _, err := r.OpenExecutable(p.Executable); reason.Of(err) != reason.BindingMismatch {
 		t.Errorf("a changed program: %v", err)
@@ -284,7 +285,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// TestCheckOfScripts: a script counts as its interpreter, below /usr as well.
+// TestCheckOfScripts: a script counts as its interpreter, even below /usr.
 func TestCheckOfScripts(t *testing.T) {
 	t.Parallel()
 	at := func(path, shebang string) Program {
@@ -309,8 +310,8 @@ func TestCheckOfScripts(t *testing.T) {
 	}
 }
 
-// TestOriginOf: a program belongs to the system by its directory, not by its name, and a
-// directory whose name only begins like a system directory's does not count.
+// TestOriginOf: a program belongs to the system by its directory, not by its name. A directory
+// whose name only starts like a system directory's does not count.
 func TestOriginOf(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[string]string{

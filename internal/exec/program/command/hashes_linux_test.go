@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// Two changes within one tick of the kernel's clock are indistinguishable: no digest is cached
-// for a recently changed file.
+// Two changes within one tick of the kernel's clock cannot be distinguished, so no digest is
+// cached for a recently changed file.
 func TestDigestsWithinATick(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "program")

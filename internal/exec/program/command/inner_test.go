@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// TestStarts: a program that starts another one names it if that is certain, and returns "?"
+// TestStarts: a program that starts another one returns its name if that is certain, and "?"
 // otherwise.
 func TestStarts(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		// The control: ordinary lines of the same programs start nothing.
+		// Control: ordinary lines of the same programs start no other program.
 		"uv sync": "", "poetry install": "", "npm test": "", "npm install exec": "", "mise ls": "", "direnv allow": "", "nix build": "", "tar xzf a.tgz": "", "tar --file=a -x": "",
 		"git status": "", "git -C a log --oneline": "", "git -c color.ui=never status": "", "git -c user.name='A B' commit -m exec": "", "git rebase main": "", "git bisect good": "",
 		"git submodule update": "", "git --version": "", "sed -n 5p a": "", "sed -i -e 's/a\\/b/c/g; 2d' a": "", "sed -E '/^x[0-9]+$/,$ { s|a|b|; p }' a": "", "sed --sandbox 1e a": "",
@@ -54,7 +54,7 @@ func TestStarts(t *testing.T) {
 	}
 }
 
-// words splits a line of a test at spaces outside of single quotes.
+// words splits a line of a test at spaces outside single quotes.
 func words(line string) []string {
 	var out []string
 	for i, part := range strings.Split(line, "'") {
@@ -101,7 +101,7 @@ func TestStartsSomething(t *testing.T) {
 		"cmake -DCMAKE_C_COMPILER=./a .", "cmake -DCMAKE_AR=./a .", "cmake -D CMAKE_C_CPPCHECK=./a .", "cmake -DCMAKE_C_FLAGS=-B. .", "cmake -DCMAKE_C_COMPILER_LAUNCHER=./a .", "cmake --build a -- SHELL=./a", "cmake --build a -- -f -", "cmake -P /dev/stdin",
 		"gpg --agent-program ./a -k", "gpg --agent-p ./a -k", "gpg --homedir a -k", "pip --python ./a list", "pip --pyth=./a list", "uv venv --python ./a", "uv sync -p ./a", "virtualenv -p ./a b", "tox -x testenv.commands=rm", "pylint --init-hook=a b",
 		"ssh-keygen -D ./x.so", "java -XX:OnOutOfMemoryError=./a b", "java -agentpath:./x.so b", "latexmk -pdflatex=./a b", "pdflatex -shell-escape b", "pandoc -F ./a b", "nvcc -ccbin ./a b.cu", "nix build --option post-build-hook ./a", "mocha --import data:text/javascript,a",
-		// Options of programs outside of the tables, by their names.
+		// Options of programs that are not in the tables, recognized by the names of the options.
 		"some --compress-command ./a", "some --ssh-cmd=./a", "some --pager ./a", "some --plugin=./x.so", "some --test-runner x", "some --testRunner=x", "some -exec ./a", "some --html-viewer ./a", "some --credential-provider ./a", "some --pre-invoke ./a",
 		"some --extcmd=./a", "some --strip-prog ./a", "some --shell.path /bin/x", "some --hook_post x", "some --COMMAND x",
 		// Programs that always start others.
@@ -180,8 +180,8 @@ func TestStartsByEveryName(t *testing.T) {
 	}
 }
 
-// FuzzStarts: a line of sed, tar, git and others that names a program in one of the ways of the
-// seeds never counts as starting nothing, in any context.
+// FuzzStarts: a line of sed, tar, git or a similar program that names another program never
+// counts as starting none. The lines name programs like the seeds, in any context.
 func FuzzStarts(f *testing.F) {
 	for _, seed := range []string{"-n", "--posix", "-C\x00a", "-x", "p;", "--", "--..", "-i", "s/a/b/", ""} {
 		f.Add(seed)

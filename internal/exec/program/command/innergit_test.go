@@ -8,8 +8,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestObeysRepository: git may start a program if it may use a directory not named .git as its
-// repository, on any way to it.
+// TestObeysRepository: a git command may start a program if it may use a directory not named
+// .git as its repository, however it gets there.
 func TestObeysRepository(t *testing.T) {
 	t.Parallel()
 	root := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
@@ -24,7 +24,7 @@ func TestObeysRepository(t *testing.T) {
 		lines []string
 		want  bool
 	}{
-		// The control: the repository of the workspace and others named .git.
+		// Control: the repository of the workspace and others named .git.
 		{".", []string{"git status"}, false},
 		{"web/src", []string{"git log -n 1"}, false},
 		{".", []string{"git -C web status"}, false},

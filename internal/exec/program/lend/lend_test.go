@@ -92,8 +92,8 @@ func call(c access.Caller) tool.Call {
 	return tool.Call{Proposal: tool.Proposal{ID: "01CALL", Caller: c}}
 }
 
-// TestOffers: offers contain the secrets that policy lets a caller lease, the narrower scope
-// first; planning leases nothing.
+// TestOffers: offers contain the secrets that policy permits a caller to lease, the narrower
+// scope first. Planning leases no secrets.
 func TestOffers(t *testing.T) {
 	t.Parallel()
 	w := newVault(t)
@@ -184,7 +184,8 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// TestRemovedSecret: a removed secret is no longer lent, also to a call that has already used it.
+// TestRemovedSecret: a removed secret is no longer lent, even to a call that has already used
+// it.
 func TestRemovedSecret(t *testing.T) {
 	t.Parallel()
 	w := newVault(t)
@@ -199,7 +200,7 @@ func TestRemovedSecret(t *testing.T) {
 }
 
 // TestInject: values are leased for the call and the run, with a purpose, and cleared when the
-// call ends; secrets with hosts and short values are refused.
+// call ends. Secrets with hosts and short values are refused.
 func TestInject(t *testing.T) {
 	t.Parallel()
 	w := newVault(t)
@@ -259,8 +260,8 @@ func TestInject(t *testing.T) {
 	}
 }
 
-// TestNoValue: with a different version, a caller without permission, or a failing journal, no
-// value is returned and no lease stays.
+// TestNoValue: no value is returned and no lease stays if the version differs, the caller lacks
+// the permission, or the journal fails.
 func TestNoValue(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {

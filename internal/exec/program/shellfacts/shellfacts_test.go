@@ -11,7 +11,8 @@ import (
 	"palyra/internal/exec/program/shellwords"
 )
 
-// system has every program except those of the workspace.
+// system returns the origin "workspace" for programs of the workspace, and "system" for all
+// others.
 func system(name string) string {
 	if strings.HasPrefix(name, "./") {
 		return tool.OriginWorkspace
@@ -54,9 +55,9 @@ func TestKnownLines(t *testing.T) {
 	}
 }
 
-// TestUnknownLines: a line with effects other than running its commands is marked with names for
-// rules, and no list of allowed commands matches it. Its possible commands are listed
-// nevertheless.
+// TestUnknownLines: a line with effects other than running its commands is marked with the
+// names of these effects, and no list of allowed commands matches it. Its possible commands are
+// listed nevertheless.
 func TestUnknownLines(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -78,7 +79,7 @@ func TestUnknownLines(t *testing.T) {
 		{"unset a", "assignment", "unset"},
 		{"eval 'r\\m a'", "eval", "eval rm"},
 		{"eval rm a", "eval", "eval rm"},
-		{"eval 'rm a", "", "eval rm"}, // which cannot be parsed
+		{"eval 'rm a", "", "eval rm"}, // the code cannot be parsed
 		{". ./a", "source", "."},
 		{"source a", "source", "source"},
 		{"trap 'rm a' EXIT", "trap", "trap rm"},
@@ -155,8 +156,8 @@ func TestUnknownLines(t *testing.T) {
 	}
 }
 
-// TestEnv: the variables that a line may set for its commands are known by name, or the line is
-// marked as setting any.
+// TestEnv: the variables that a line may set for its commands are listed by name, or the line
+// is marked as setting any variable.
 func TestEnv(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -181,7 +182,7 @@ func TestEnv(t *testing.T) {
 }
 
 // TestWrappersOfPrograms: a program that starts another one from its arguments makes its line
-// unknown, and the started program is among the commands.
+// unknown. The started program is listed among the commands.
 func TestWrappersOfPrograms(t *testing.T) {
 	t.Parallel()
 	for text, runs := range map[string]string{
@@ -209,8 +210,8 @@ func TestWrappersOfPrograms(t *testing.T) {
 	}
 }
 
-// TestClaim: a line that another process runs is never known, and its possible commands are
-// listed.
+// TestClaim: a line that another process runs never counts as known, and its possible commands
+// are listed.
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	f := Claim(shellwords.Bash, "ls -la && git push > a")
@@ -225,7 +226,7 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-// TestRead: other results of parsing a line.
+// TestRead covers other results of parsing a line.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	asked := []string{}
@@ -250,7 +251,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// FuzzRead: a rule that allows some commands never matches a line with any other content, and a
+// FuzzRead: a rule that allows some commands never matches a line with any other content. A
 // nested line is treated at least as strictly as a separate one.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{"ls", "ls|rm", "ls;$a", "eval rm", "env rm", "sh -c 'rm a'", "a() { rm; }", "ls > rm", "ls (", "\"rm\" a", "find . -exec rm {} ;", "uv run rm", "sed 1e a", "tar --to-command=rm -xf a", "git -c alias.a=!rm a", "A=b ls", "export A=b; ls", "env A=b ls"} {

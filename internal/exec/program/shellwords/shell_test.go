@@ -16,8 +16,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// The programs for the shells of these tests: the test binary itself, under other names, which
-// records its arguments.
+// helpers are the programs for the shells of these tests: the test binary itself, under other
+// names, which records its arguments.
 var helpers = []string{"a", "b", "p"}
 
 const argvLog = "PALYRA_TEST_ARGV"
@@ -45,13 +45,13 @@ func recordArgv(log string) int {
 	return 0
 }
 
-// alphabet contains the characters of texts for a real shell. Without a slash no path leaves the
-// directory of the test, and with these letters and digits no builtin can be named in any
-// spelling: neither cd nor kill, and no loop.
+// alphabet contains the characters of texts for a real shell. Without a slash no path leaves
+// the directory of the test. With these letters and digits no spelling names a builtin, such as
+// cd or kill, or a loop.
 const alphabet = "abp12.,:=-_ \t\n'\"\\$`{}()[]*?~!#;&|<>@+^%"
 
-// harmless reports whether a text can be run: it defines no function, which could call itself,
-// and has no long brace list.
+// harmless reports whether a text may be run. The text must define no function, which could
+// call itself, and have no long brace list.
 func harmless(text string) bool {
 	if len(text) > 200 || strings.Trim(text, alphabet) != "" || strings.Count(text, "{") > 3 || strings.Contains(text, "{") && strings.Contains(text, "..") {
 		return false
@@ -92,8 +92,8 @@ func realShells(t testing.TB) []realShell {
 
 // ran is the result of running a text.
 type ran struct {
-	// argvs are the arguments of each started helper, in the order of their starts, and files the
-	// resulting file names.
+	// argvs are the arguments of each started helper, in the order of their starts. files are the
+	// names of the resulting files.
 	argvs [][]string
 	files []string
 	exit  int
@@ -154,7 +154,7 @@ func fits(words []Word, argv []string) bool {
 	return false
 }
 
-// compare checks the behavior of a real shell against the parse result.
+// compare compares the behavior of a real shell with the parse result.
 func (s realShell) compare(t testing.TB, text string) {
 	t.Helper()
 	script, err := Parse(s.dialect, text)
@@ -191,7 +191,7 @@ func (s realShell) compare(t testing.TB, text string) {
 	}
 }
 
-// seeds are texts that shells and parsers have interpreted differently, or could.
+// seeds are texts that shells and parsers interpret differently, or could.
 var seeds = []string{
 	"p a b", `p 'a b' "a b" a\ b`, `p "" '' a''b`, "p a\\\nb \\\n a", `p "a\b" "a\$b" "a\"b" 'a\b' "a\` + "\n" + `b"`, `p \a \\ \' \"`,
 	"p {a,b} {a} {} a{}b {1..2}", "p * a* [ab] \\* '*' \"?\"", "p ~ a=~ a:~ ~a '~' a~ =~ :~ ''~ \"\"~a", "p $a ${a} \"$a\" '$a' \\$a $ a$ \"$\" \"a$\"",
@@ -236,7 +236,7 @@ func madeUp(rng *rand.Rand) string {
 	return b.String()
 }
 
-// TestRealShellsSeeWrongWords is the control: wrongly parsed words are detected.
+// TestRealShellsSeeWrongWords is the control: compare detects wrongly parsed words.
 func TestRealShellsSeeWrongWords(t *testing.T) {
 	t.Parallel()
 	for _, s := range realShells(t) {
@@ -263,7 +263,7 @@ func FuzzRealShells(f *testing.F) {
 	}
 	shells := realShells(f)
 	f.Fuzz(func(t *testing.T, text string) {
-		// Bytes that must not run are replaced by harmless ones.
+		// Bytes that must not be run are replaced with harmless ones.
 		runs := []byte(text)
 		for i, c := range runs {
 			if strings.IndexByte(alphabet, c) < 0 {
@@ -276,7 +276,7 @@ func FuzzRealShells(f *testing.F) {
 	})
 }
 
-// FuzzParse: no text makes the parser fail, and the result of a text with unknown parts is
+// FuzzParse: the parser handles every text, and the result of a text with unknown parts is
 // marked.
 func FuzzParse(f *testing.F) {
 	for _, seed := range seeds {

@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 		redirects []string
 		features  []Feature
 		dynamic   bool
-		// only is the dialect of the case.
+		// only, if set, is the only dialect of the case.
 		only Dialect
 	}{
 		{text: ""},
@@ -129,7 +129,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestUnreadable: an unparseable text is an error without a script.
+// TestUnreadable: a text that cannot be parsed is an error without a script.
 func TestUnreadable(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
@@ -169,8 +169,8 @@ func TestBounds(t *testing.T) {
 			}
 		}
 	}
-	// It takes a second or two. A parser that parses a part again for each level of nesting would
-	// take hours.
+	// Parsing takes a second or two. A parser that parses each part again for each level of
+	// nesting would take hours.
 	if took := time.Since(began); took > must.Patience {
 		t.Errorf("it took %s", took)
 	}
@@ -180,7 +180,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestForm: equivalent texts have the same form, and others do not.
+// TestForm: equivalent texts have the same form, and different ones have different forms.
 func TestForm(t *testing.T) {
 	t.Parallel()
 	forms := map[string]string{}

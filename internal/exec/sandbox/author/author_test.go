@@ -12,7 +12,7 @@ import (
 	"palyra/internal/exec/program/command"
 )
 
-// TestAgreesWithGit: the result equals git's own author, for each place of the setting.
+// TestAgreesWithGit: the result equals git's author, for each place of the setting.
 //
 // Not parallel: it sets XDG_CONFIG_HOME, HOME and the current directory of the process.
 func TestAgreesWithGit(t *testing.T) {
@@ -58,7 +58,7 @@ func TestAgreesWithGit(t *testing.T) {
 	})
 }
 
-// TestNow: the author is determined again after a while.
+// TestNow: the author is determined again after some time.
 //
 // Not parallel: it sets XDG_CONFIG_HOME of the process.
 func TestNow(t *testing.T) {
@@ -69,7 +69,7 @@ func TestNow(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	must.Do(t, os.WriteFile(filepath.Join(home, ".gitconfig"), []byte("[user]\nname = Ada\n"), 0o600))
-	a.until = a.until.Add(-2 * current) // as if the time had passed
+	a.until = a.until.Add(-2 * current) // simulates the elapsed time
 	if got := a.Now(); got.Name != "Ada" {
 		t.Errorf("what was set later does not count: %+v", got)
 	}

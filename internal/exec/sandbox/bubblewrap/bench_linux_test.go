@@ -49,8 +49,9 @@ func benchmarkRun(b *testing.B, mode sandbox.WorkspaceMode, prepared int, hosts 
 	}
 }
 
-// BenchmarkHosts measures the start-up cost of allowed hosts, at most 1 ms: cold runs with and
-// without them alternate, so that other load of the machine affects both. Figures are medians.
+// BenchmarkHosts measures the start-up cost of allowed hosts, which is at most 1 ms. Cold runs
+// with and without them alternate, so that other load of the machine affects both. Figures are
+// medians.
 func BenchmarkHosts(b *testing.B) {
 	r := newTestRunner(b)
 	offline := jailtest.Spec(b, jailtest.Workspace(b), "true")

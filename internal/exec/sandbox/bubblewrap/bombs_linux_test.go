@@ -26,8 +26,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// bombsOrder, in a variable, makes this binary a daemon in a service with few processes: it
-// starts the bombs, and Other for each line that it reads.
+// bombsOrder, in a variable, makes this binary a daemon in a service with few processes. The
+// daemon starts the bombs, and Other for each line of its input.
 type bombsOrder struct {
 	Bombs   []sandbox.Spec
 	Other   sandbox.Spec
@@ -39,13 +39,14 @@ type bombsOrder struct {
 
 const bombsMark = "TEST_PALYRA_BOMBS"
 
-// ballastBytes is the memory of the daemon: more than each process of the eater, as of a palyrad
-// with a long journal.
+// ballastBytes is the memory of the daemon, which exceeds each process of hoard. A palyrad with
+// a long journal has the same property.
 const ballastBytes = 64 << 20
 
 // bombsWord is the daemon's report about a run that has ended.
 type bombsWord struct {
-	// Bomb is true for one of the bombs, and Up when it has all the processes that it can get.
+	// Bomb is true for one of the bombs. Up is true when a bomb has started all processes that it
+	// can.
 	Bomb, Up bool
 	Quota    sandbox.Quota
 	Exit     *int
@@ -142,10 +143,10 @@ print("up", flush=True)
 time.sleep(3600)
 `
 
-// Two programs, each within its own limits, need more processes together than the daemon's
-// service has. One of them is ended, the daemon lives, and another program runs next to the
-// other. Control: without the group around all runs the daemon itself reaches the limit, and dies
-// or can run nothing more.
+// Two programs, each within its own limits, together need more processes than the daemon's
+// service has. One of them is ended, the daemon lives, and another program runs concurrently
+// with the other. Control: without the group around all runs, the daemon reaches the limit and
+// dies, or can start no programs.
 func TestBombsTogether(t *testing.T) {
 	t.Parallel()
 	tree := cgroup.Find()
@@ -193,7 +194,7 @@ func TestBombsTogether(t *testing.T) {
 	}
 }
 
-// hoard starts up to 400 processes of 2 MiB and more, each smaller than the daemon, and then
+// hoard starts up to 400 processes of at least 2 MiB, each smaller than the daemon, and then
 // waits.
 const hoard = `import os, time
 for i in range(400):
@@ -204,10 +205,10 @@ for i in range(400):
 time.sleep(3600)
 `
 
-// A program within its own limits needs more memory than the daemon's service has. It is ended,
-// the daemon lives and runs another program. Control: without the group around all runs, and with
-// the daemon not protected from the kernel, the kernel ends the daemon, which is the largest
-// process. All of it happens in groups of the test, and other processes of the machine are not
+// A program within its own limits needs more memory than the daemon's service has. The program
+// is ended, and the daemon lives and runs another one. Control: without the group around all
+// runs and without the daemon's OOM protection, the kernel ends the daemon, which is the
+// largest process. All processes are in groups of the test, so others on the machine are not
 // affected.
 func TestMemoryHogIsEnded(t *testing.T) {
 	t.Parallel()
@@ -309,8 +310,8 @@ func startIn(g *cgroup.Group, cmd *exec.Cmd) error {
 	return errors.Join(cmd.Start(), g.Leave())
 }
 
-// Without control groups each concurrent run gets a part of the daemon's resources. Control:
-// without a reserve it has its full limits.
+// Each concurrent run gets a share of the daemon's resources if control groups are missing.
+// Control: without a reserve each run has its full limits.
 func TestPartsWithoutGroups(t *testing.T) {
 	t.Parallel()
 	bounds := cgroup.Bounds()

@@ -13,10 +13,12 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// A test that needs another user, or a daemon to kill, starts this binary again with a spec.
+// childSpec is the variable with the input of a restarted test binary. Tests restart the binary
+// to run as another user or as a daemon that they can kill.
 const childSpec = "TEST_PALYRA_SPEC"
 
-// childOrder is the input of the child. A Grant cannot be encoded as JSON.
+// childOrder is the input of the child. Hosts are separate, because a Reach cannot be encoded
+// as JSON.
 type childOrder struct {
 	Spec  sandbox.Spec
 	Hosts []string
@@ -48,7 +50,7 @@ func childMain() int {
 		}
 		s.Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
 	}
-	// The parent of the workspace is removed with the test, also if this process is killed.
+	// The parent of the workspace is removed with the test, even if this process is killed.
 	dir, err := os.MkdirTemp(filepath.Dir(s.WorkspaceRoot), "state-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -60,7 +62,7 @@ func childMain() int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	// A reader of the child's standard error learns that the program runs.
+	// The output notifies a reader of the child's standard error that the program runs.
 	s.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s\n", chunk) }
 	report, err := r.Run(context.Background(), s)
 	result := childResult{Report: report, UID: os.Getuid()}

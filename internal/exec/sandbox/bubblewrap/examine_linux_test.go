@@ -11,7 +11,7 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// Every layer is proved, and every attempt is effective without it.
+// Every layer is proved, and without it the forbidden attempt succeeds.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)
@@ -48,7 +48,7 @@ func TestExamineFindsOut(t *testing.T) {
 	r := newTestRunner(t, jail.LayerSeccomp)
 	for _, e := range r.Examine(t.Context()) {
 		if e.Absent {
-			continue // it is absent, see TestExamine
+			continue // the layer is absent, see TestExamine
 		}
 		if (e.Layer == jail.LayerSeccomp) == e.Denied || e.Problem == "" && !e.Denied {
 			t.Errorf("%+v", e)

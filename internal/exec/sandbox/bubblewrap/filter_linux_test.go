@@ -10,8 +10,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// bubblewrap installs a filter that allows almost everything. With it alone, the reported mode is
-// the same as with the real one.
+// bubblewrap installs a filter that allows almost everything. With this filter alone, the
+// reported mode is the same as with palyrad's filter.
 func TestFinalFilterIsProved(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)

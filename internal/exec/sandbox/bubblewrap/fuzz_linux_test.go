@@ -13,7 +13,7 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// operands is the number of operands of the bubblewrap options in use (bwrap(1)).
+// operands is the number of operands of each used bubblewrap option (bwrap(1)).
 var operands = map[string]int{
 	"--unshare-user": 0, "--unshare-ipc": 0, "--unshare-pid": 0, "--unshare-net": 0, "--unshare-uts": 0, "--unshare-cgroup-try": 0,
 	"--die-with-parent": 0, "--new-session": 0, "--clearenv": 0,
@@ -28,7 +28,7 @@ type option struct {
 	args []string
 }
 
-// place returns the path at which an option creates or mounts something, "" for none.
+// place returns the path at which an option creates or mounts a file, or "" for none.
 func (o option) place() string {
 	switch o.name {
 	case "--proc", "--tmpfs", "--dir", "--bind", "--ro-bind", "--dev-bind", "--symlink", "--file":
@@ -37,7 +37,7 @@ func (o option) place() string {
 	return ""
 }
 
-// parseOptions parses arguments as bubblewrap does.
+// parseOptions parses arguments like bubblewrap.
 func parseOptions(t *testing.T, args []string) []option {
 	t.Helper()
 	var list []option
@@ -51,8 +51,8 @@ func parseOptions(t *testing.T, args []string) []option {
 	return list
 }
 
-// FuzzArguments builds the arguments of any layout and parses them: nothing is created below the
-// workspace, which is mounted last, on a read-only root.
+// FuzzArguments builds the arguments of any layout and parses them. No option creates a file
+// below the workspace, which is mounted last, on a read-only root.
 func FuzzArguments(f *testing.F) {
 	r := must.Get(newRoot())(f)
 	f.Cleanup(r.etc.close)

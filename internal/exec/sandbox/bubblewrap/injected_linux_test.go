@@ -22,7 +22,8 @@ import (
 
 const injectedValue = "s3cr3t-Value/of+the=key"
 
-// injected is a shell with the value in a variable, and in a file that a second variable names.
+// injected returns a shell script with the value in a variable, and in a file that a second
+// variable names.
 func injected(t testing.TB, root, script string) sandbox.Spec {
 	t.Helper()
 	s := jailtest.Shell(t, root, script)
@@ -31,10 +32,10 @@ func injected(t testing.TB, root, script string) sandbox.Spec {
 	return s
 }
 
-// unscrubbed is the control: the unmodified output of the program.
+// unscrubbed is the control, which returns the unmodified output of the program.
 func unscrubbed(r io.Reader) io.Reader { return r }
 
-// spellings are the program's ways of writing the value; dd writes it byte by byte.
+// spellings are the ways in which the program writes the value; dd writes it byte by byte.
 const spellings = `printf %s "$KEY"; echo; cat "$KEY_FILE"; echo; printf %s "$KEY" | base64 -w0; echo; printf %s "$KEY" | od -An -v -tx1 | tr -d ' \n'; echo
 printf %s "$KEY" | od -An -v -tx1 | tr -d '\n' | tr ' ' '%'; echo; cat "$KEY_FILE" | dd bs=1 status=none >&2`
 
@@ -54,7 +55,7 @@ func spelled(text string) (found []string) {
 }
 
 // TestInjectedSecret: the program has the value in its variable and in its private file in
-// memory; its output does not contain the value.
+// memory. Its output does not contain the value.
 func TestInjectedSecret(t *testing.T) {
 	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)
@@ -81,7 +82,7 @@ func TestInjectedSecret(t *testing.T) {
 }
 
 // TestInjectedSecretIsInNoCommandLine: while the program runs, no process has the value in its
-// arguments and no file of the daemon contains it.
+// arguments, and no file of the daemon contains it.
 func TestInjectedSecretIsInNoCommandLine(t *testing.T) {
 	t.Parallel()
 	dir, root := t.TempDir(), jailtest.Workspace(t)
@@ -93,7 +94,7 @@ func TestInjectedSecretIsInNoCommandLine(t *testing.T) {
 		once.Do(func() {
 			lines := must.Get(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 			for _, name := range lines {
-				line, _ := os.ReadFile(name) // of a process that has ended meanwhile
+				line, _ := os.ReadFile(name) // the process may have ended meanwhile
 				seen += bytes.Count(line, []byte("while [ ! -e go ]"))
 				if bytes.Contains(line, []byte(injectedValue)) {
 					t.Errorf("%s: %q", name, line)
@@ -125,7 +126,7 @@ func wantNoSecret(t testing.TB, dir string) {
 }
 
 // TestInjectedSecretRefused: injections without scrubbing, duplicates and invalid places are
-// refused; no error and no printed spec contains the value.
+// refused. No error and no printed spec contains the value.
 func TestInjectedSecretRefused(t *testing.T) {
 	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)

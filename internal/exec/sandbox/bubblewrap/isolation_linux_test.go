@@ -93,12 +93,12 @@ func TestHostFilesAreNotSeen(t *testing.T) {
 		}
 	}
 	// Control: with the host's directories bound and Landlock off, the same probe reads the
-	// canary, so the mounts and Landlock hide it.
+	// canary. The mounts and Landlock therefore hide it.
 	report := jailtest.Run(t, newTestRunner(t, jail.LayerRoot, jail.LayerLandlock), jailtest.Shell(t, root, "cat "+canary))
 	if !strings.Contains(string(report.Stdout.Head), "canary-in-state") {
 		t.Errorf("the control could not read the canary: %s", report.Stderr.Head)
 	}
-	// Landlock alone still hides it.
+	// Landlock alone also hides it.
 	report = jailtest.Run(t, newTestRunner(t, jail.LayerRoot), jailtest.Shell(t, root, "cat "+canary))
 	if *report.ExitCode == 0 {
 		t.Error("Landlock let a path through that no rule names")
@@ -121,8 +121,8 @@ func TestNoWriteOutside(t *testing.T) {
 			t.Errorf("%q succeeded", script)
 		}
 	}
-	// If a sandbox fails, the attempts affect the machine, perhaps as root: files are opened for
-	// writing and nothing is written.
+	// The attempts affect the machine if a sandbox fails, perhaps as root. They therefore open
+	// files for writing and write no data.
 	for _, name := range []string{"/etc/passwd", "/usr/bin/true", "/proc/sysrq-trigger", "/proc/sys/kernel/panic", "/proc/1/comm"} {
 		fails("dd if=/dev/null conv=nocreat,notrunc of=" + name)
 	}
@@ -145,7 +145,8 @@ func TestNoWriteOutside(t *testing.T) {
 	if entries, err := os.ReadDir(outside); err != nil || len(entries) != 1 || read(t, canary) != "whole" {
 		t.Errorf("outside stand %v (%v)", entries, err)
 	}
-	// Control: the root, without which the host is at /host, and Landlock protect it.
+	// Control: without the new root, the host is at /host. That layer and Landlock protect the
+	// canary.
 	weak := newTestRunner(t, jail.LayerRoot, jail.LayerLandlock)
 	jailtest.Output(t, weak, jailtest.Shell(t, root, "printf x >> /host"+canary))
 	if got := read(t, canary); got != "wholex" {
@@ -200,7 +201,7 @@ func TestAbstractSocketsOfTheHost(t *testing.T) {
 	must.Do(t, unix.Listen(fd, 8))
 	root := jailtest.Workspace(t)
 	s := withProbe(t, root, "abstract", name)
-	// Three mechanisms: each is effective without the other two.
+	// Each of the three mechanisms is effective without the other two.
 	for what, off := range map[string][]string{
 		"all":                 nil,
 		"seccomp alone":       {jail.LayerLandlock, jail.LayerNetwork},
@@ -232,7 +233,7 @@ func TestSystemCalls(t *testing.T) {
 			t.Errorf("%s: exit %d, %s", c.what, *report.ExitCode, report.Stdout.Head)
 		}
 	}
-	// Controls: without the filter these succeed, or fail for another reason.
+	// Controls: without the filter these calls succeed, or fail for another reason.
 	weak := newTestRunner(t, jail.LayerSeccomp)
 	for _, what := range []string{"userns", "suid", "open-suid"} {
 		os.Remove(filepath.Join(root, "suid-file"))
@@ -261,7 +262,7 @@ func TestEnvironmentDoesNotLeak(t *testing.T) {
 	report := jailtest.Run(t, r, jailtest.Shell(t, root, scan))
 	out := string(report.Stdout.Head)
 	for _, secret := range []string{"canary-in-env", root, "--bind", "--ro-bind"} {
-		// The script's own text is in its command line.
+		// The output contains the script's own text, because it is in the command line.
 		if strings.Contains(out, secret) {
 			t.Errorf("%q is seen inside:\n%s", secret, out)
 		}
@@ -280,8 +281,8 @@ func TestEnvironmentDoesNotLeak(t *testing.T) {
 	}
 }
 
-// CVE-2026-87766: a link in the workspace to /oldroot makes a bubblewrap that creates something
-// below the workspace create it on the host.
+// CVE-2026-87766: a link in the workspace to /oldroot makes bubblewrap create files on the
+// host, if it creates files below the workspace.
 func TestHostileLinksInWorkspace(t *testing.T) {
 	t.Parallel()
 	root, host := jailtest.Workspace(t), jailtest.Workspace(t)

@@ -50,8 +50,7 @@ func carriers(t testing.TB, token string) []int {
 	return list
 }
 
-// watchEnd opens a process and returns a function that waits for its end, by a notification of
-// the kernel (pidfd_open(2)).
+// watchEnd opens a process and returns a function that waits for its end with pidfd_open(2).
 func watchEnd(t testing.TB, pid int) (wait func()) {
 	t.Helper()
 	fd := must.Get(unix.PidfdOpen(pid, 0))(t)
@@ -71,7 +70,8 @@ func watchEnd(t testing.TB, pid int) (wait func()) {
 	}
 }
 
-// noGroupsLeft closes the runner, because groups are kept for later runs until then.
+// noGroupsLeft verifies that the control groups of this process are empty. The runner keeps
+// empty groups for later runs.
 func noGroupsLeft(t *testing.T, r *Runner) {
 	t.Helper()
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
@@ -90,7 +90,7 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 	r := newTestRunner(t)
 	token := "token-deadline-" + strconv.Itoa(os.Getpid())
 	s := withProbe(t, jailtest.Workspace(t), "linger", token)
-	stood := 0 // control: the count finds them while they live
+	stood := 0 // control: tokens counts them while they live
 	s.Output = func(string, []byte) { stood = tokens(t, token) }
 	// A slow machine gets more time, until the tree is complete before the deadline.
 	for s.Limits.Wall = 700 * time.Millisecond; stood < 7 && s.Limits.Wall < time.Minute; s.Limits.Wall *= 2 {
@@ -103,7 +103,7 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 		}
 		late := report.Usage.Wall - s.Limits.Wall
 		t.Logf("of %d processes, everything was gone %s after the deadline", stood, late)
-		if late > 10*time.Second { // they would run for an hour
+		if late > 10*time.Second { // the processes would run for an hour
 			t.Errorf("the tree was gone %s after the deadline", late)
 		}
 	}
@@ -113,8 +113,8 @@ func TestDeadlineKillsTheTree(t *testing.T) {
 	noGroupsLeft(t, r)
 }
 
-// A stopped run leaves no zombie, even where orphans are never reaped: this process is made to
-// inherit them, and finds none.
+// A stopped run leaves no zombies, even on machines where no process reaps orphans. This
+// process is made the reaper, and receives none.
 //
 // Not parallel: it adopts orphans for the process and reaps any child of it.
 func TestStoppedRunsLeaveNoZombies(t *testing.T) {
@@ -125,7 +125,7 @@ func TestStoppedRunsLeaveNoZombies(t *testing.T) {
 		s := withProbe(t, jailtest.Workspace(t), "linger", "token-zombie")
 		ctx, cancel := context.WithCancel(t.Context())
 		s.Output = func(string, []byte) {
-			if n == 0 { // bubblewrap gets no processor for a while
+			if n == 0 { // bubblewrap is stopped for a while
 				for _, pid := range children(t, "bwrap", "S") {
 					_ = unix.Kill(pid, unix.SIGSTOP)
 					time.AfterFunc(400*time.Millisecond, func() { _ = unix.Kill(pid, unix.SIGCONT) })
@@ -137,10 +137,10 @@ func TestStoppedRunsLeaveNoZombies(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if left := children(t, "", "Z"); len(left) > 0 { // dead, and not yet waited for
+	if left := children(t, "", "Z"); len(left) > 0 { // dead, but not reaped yet
 		t.Errorf("zombies: %v", left)
 	}
-	// Control: killed at once, bubblewrap leaves one behind.
+	// Control: if bubblewrap is killed immediately, it leaves a zombie.
 	cmd := exec.Command(defaultBwrap, "--unshare-all", "--unshare-user", "--die-with-parent", "--ro-bind", "/", "/", "--proc", "/proc", "sh", "-c", "echo up; sleep 100")
 	out := must.Get(cmd.StdoutPipe())(t)
 	must.Do(t, cmd.Start())
@@ -152,8 +152,8 @@ func TestStoppedRunsLeaveNoZombies(t *testing.T) {
 	}
 }
 
-// children returns the children of this process, with a name or all, in a state (field 3 of
-// proc_pid_stat(5)).
+// children returns the children of this process in a state (field 3 of proc_pid_stat(5)), with
+// a given name or any name ("").
 func children(t testing.TB, name, state string) []int {
 	t.Helper()
 	stats := must.Get(filepath.Glob("/proc/[0-9]*/stat"))(t)
@@ -232,7 +232,7 @@ func TestKilledDaemonLeavesNothing(t *testing.T) {
 		t.Errorf("%d processes outlived the daemon", n)
 	}
 	t.Logf("nothing was left %s after the daemon was reaped", time.Since(start))
-	// Its control groups are empty; the next daemon removes them.
+	// Its control groups are empty, and the next daemon removes them.
 	must.Check(t, newTestRunner(t).Sweep(t.Context()))
 	left, err := filepath.Glob("/sys/fs/cgroup/*/palyra-" + strconv.Itoa(cmd.Process.Pid) + "-*")
 	if err != nil || len(left) > 0 {
@@ -315,14 +315,14 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestMemoryWithoutControlGroups: a run ends if its processes together exceed the limit, although
-// each of them is below it, and unused address space does not count. The controls are runs within
-// the limit, of which one shares its memory.
+// TestMemoryWithoutControlGroups: a run ends if its processes together exceed the limit, even
+// if each process is below it. Unused address space does not count. Controls: runs within the
+// limit, one of which shares its memory.
 func TestMemoryWithoutControlGroups(t *testing.T) {
 	t.Parallel()
 	const (
 		many = "import os, time\nfor _ in range(6):\n    if os.fork() == 0:\n        held = bytearray(b'x') * (40 << 20)\n        time.sleep(SECONDS)\n        os._exit(0)\nfor _ in range(6):\n    os.wait()\nprint('all ended')"
-		// Six processes that map the same 40 MiB count them once.
+		// Six processes that map the same 40 MiB count the memory once.
 		shared = "import mmap, os, time\nheld = mmap.mmap(-1, 40 << 20)\nheld.write(b'x' * (40 << 20))\nfor _ in range(6):\n    if os.fork() == 0:\n        sum(held[i] for i in range(0, 40 << 20, 4096))\n        time.sleep(1)\n        os._exit(0)\nfor _ in range(6):\n    os.wait()\nprint('all ended')"
 		// V8 reserves 10 GiB for each WebAssembly memory.
 		reserved = "import mmap, time\nlarge = [mmap.mmap(-1, 10 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000, prot=0) for _ in range(3)]\ntime.sleep(1)\nprint('all ended')"
@@ -349,7 +349,8 @@ func TestMemoryWithoutControlGroups(t *testing.T) {
 	}
 }
 
-// A machine without control groups runs programs under rlimits alone, and reports it.
+// A machine without control groups runs programs under rlimits alone, and the report states
+// this.
 func TestWithoutControlGroups(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t, jail.LayerGroup)
@@ -466,8 +467,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// When memory runs out, the kernel ends the processes of a sandbox before palyrad, and a program
-// cannot change that. Control: without Landlock it can.
+// The kernel ends the processes of a sandbox before palyrad if memory runs out, and a program
+// cannot change that. Control: without Landlock the program can.
 func TestProgramsAreKilledBeforePalyrad(t *testing.T) {
 	t.Parallel()
 	const script = "cat /proc/self/oom_score_adj; echo 0 2>/dev/null >/proc/self/oom_score_adj; cat /proc/self/oom_score_adj"

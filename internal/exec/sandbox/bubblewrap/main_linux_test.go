@@ -19,12 +19,12 @@ import (
 const (
 	// waitForEnd, if set, makes this binary wait for the end of its input.
 	waitForEnd = "TEST_PALYRA_WAIT"
-	// secondHalf, if set, makes this binary start itself as a second half. It contains the
+	// secondHalf, if set, makes this binary start itself as a second half. Its value is the
 	// command line for that, one argument per line.
 	secondHalf = "TEST_PALYRA_SECOND_HALF"
 )
 
-// helperProgram is palyra-init as built for this test run.
+// helperProgram is palyra-init, built for this test run.
 var helperProgram []byte
 
 func TestMain(m *testing.M) {
@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 	os.Exit(jailtest.Main(m, &helperProgram))
 }
 
-// newTestRunner fails, and names the packages to install, if no sandbox can be built: a skipped
-// test must not look like a passed one.
+// newTestRunner fails with the packages to install if no sandbox can be built. A skipped test
+// must not look like a passed one.
 func newTestRunner(t testing.TB, without ...string) *Runner {
 	t.Helper()
 	c := testConfig(t.TempDir())
@@ -67,7 +67,7 @@ func newConfiguredRunner(t testing.TB, c Config) *Runner {
 	return r
 }
 
-// testConfig keeps the remains of runs in dir.
+// testConfig returns a configuration that stores the remains of runs in dir.
 func testConfig(dir string) Config {
 	return Config{Enabled: true, LayerDir: privateDir(dir, "layers"), QuarantineDir: privateDir(dir, "quarantine")}
 }
@@ -86,7 +86,7 @@ func privateDir(dir, name string) string {
 
 var copyProbe = sync.OnceValues(func() ([]byte, error) { return os.ReadFile("/proc/self/exe") })
 
-// withProbe puts this test binary into the workspace as ./probe.
+// withProbe copies this test binary into the workspace as ./probe.
 func withProbe(t testing.TB, root string, args ...string) sandbox.Spec {
 	t.Helper()
 	program := must.Get(copyProbe())(t)

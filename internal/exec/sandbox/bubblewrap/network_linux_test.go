@@ -24,7 +24,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// newWorld has one machine by name, of both families, and another one.
+// newWorld returns a world with one named machine that has IPv4 and IPv6 addresses, and another
+// one.
 func newWorld(t testing.TB) *jailtest.World {
 	return jailtest.NewWorld(t, map[string][]string{
 		"service.test": {"11.0.0.7", "2600::7"},
@@ -38,7 +39,7 @@ func hostRunner(t testing.TB, w *jailtest.World, without ...string) *Runner {
 	return r
 }
 
-// A program reaches its hosts without a proxy configuration, and nothing else.
+// A program reaches its hosts without a proxy configuration, and no other hosts.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -75,7 +76,7 @@ func TestHosts(t *testing.T) {
 	checkHeld(t, report)
 }
 
-// checkHeld checks the report of a run with hosts.
+// checkHeld checks the report of a run with restricted hosts.
 func checkHeld(t *testing.T, report sandbox.Report) {
 	t.Helper()
 	i := report.Isolation
@@ -90,7 +91,7 @@ func checkHeld(t *testing.T, report sandbox.Report) {
 	}
 }
 
-// If no listener exists, the program gets an error at once, for any protocol.
+// A program gets an error immediately if no listener exists, for any protocol.
 func TestRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	r := hostRunner(t, newWorld(t))
@@ -109,7 +110,7 @@ func TestRefusedAtOnce(t *testing.T) {
 	}
 }
 
-// grasp tries to access the servers of the program's connections, and prints the successes.
+// grasp tries to access the proxy's listeners, and prints what succeeds.
 const grasp = `import os, socket, time
 def attempt(name, f):
     try:
@@ -147,7 +148,7 @@ for pid in ("self", "1"):
 attempt("control", lambda: take("0.0.0.0", 7008))
 `
 
-// The servers of the program's connections are out of its reach. It may listen at unused ports.
+// A program cannot access the listeners of the proxy. It may listen at unused ports.
 func TestListenersAreOutOfReach(t *testing.T) {
 	t.Parallel()
 	r := hostRunner(t, newWorld(t))
@@ -161,14 +162,14 @@ func TestListenersAreOutOfReach(t *testing.T) {
 			t.Errorf("%s: a program could: %s", name, got)
 		}
 	}
-	// Control: offline, the same program takes the ports that need no privilege.
+	// Control: offline, the same program can bind the unprivileged ports.
 	s := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-c", grasp)
 	if got := jailtest.Output(t, r, s); !strings.Contains(got, "took 127.0.0.1:3128") || !strings.Contains(got, "took [::]:7007") {
 		t.Errorf("the control could only: %s", got)
 	}
 }
 
-// A port with a service of the sandbox serves both.
+// A port that both a host and a service of the sandbox use works for both.
 func TestPortsOfServices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -191,8 +192,8 @@ print(s.getsockname()[1], flush=True)
 while True: s.accept()[0].sendall(b"from inside")
 `
 
-// A listener inside is not reachable from outside. The control shares the host's network, where
-// it is.
+// A listener inside is not reachable from outside. Control: it is reachable if the program
+// shares the host's network.
 func TestListeningInside(t *testing.T) {
 	t.Parallel()
 	for without, reached := range map[string]bool{"": false, jail.LayerNetwork: true} {
@@ -214,8 +215,8 @@ func TestListeningInside(t *testing.T) {
 	}
 }
 
-// readBanner returns the first bytes of a server. Outside, the program's port may belong to another
-// process, which may send nothing.
+// readBanner returns the first bytes that a server sends. Outside, another process may use the
+// program's port and send nothing.
 func readBanner(address string) string {
 	conn, err := net.DialTimeout("tcp4", address, must.Patience)
 	if err != nil {
@@ -228,7 +229,8 @@ func readBanner(address string) string {
 	return string(word)
 }
 
-// Without a separate network, the program has the host's, and its hosts are not set up there.
+// The program has the host's network if no separate network namespace exists. Its hosts are not
+// restricted there.
 func TestHostsWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -246,9 +248,9 @@ func TestHostsWithoutNetwork(t *testing.T) {
 	}
 }
 
-// If the server of the connections fails, the program is stopped.
+// The program is stopped if the proxy fails.
 //
-// Not parallel: it looks for processes in the control groups of every run of the process.
+// Not parallel: it searches for processes in the control groups of every run of the process.
 func TestProxyFails(t *testing.T) {
 	w := newWorld(t)
 	r := hostRunner(t, w)
@@ -265,7 +267,7 @@ func TestProxyFails(t *testing.T) {
 	noGroupsLeft(t, r)
 }
 
-// A grant that no sandbox can enforce is refused before anything is built.
+// A grant that no sandbox can enforce is refused before a sandbox is built.
 func TestImpossibleHosts(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)
@@ -286,7 +288,7 @@ func TestImpossibleHosts(t *testing.T) {
 	}
 }
 
-// The connections to the hosts need no privilege of the daemon.
+// The connections to the hosts need no privileges of the daemon.
 func TestOrdinaryUserHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -330,9 +332,9 @@ func TestPreparedHosts(t *testing.T) {
 	}
 }
 
-// No part of a session outlives its program, or an unused sandbox.
+// No resource of a session outlives its program, and none outlives an unused sandbox.
 //
-// Not parallel: it counts the open descriptors of the process.
+// Not parallel: it counts the open file descriptors of the process.
 func TestHostsLeaveNothing(t *testing.T) {
 	w := newWorld(t)
 	r, _ := preparedRunner(t, 1)
@@ -341,7 +343,7 @@ func TestHostsLeaveNothing(t *testing.T) {
 		s := jailtest.Ask(t, jailtest.Workspace(t), "service.test:7007", "11.0.0.8:7007")
 		s.Workspace, s.Network = sandbox.ReadOnly, jailtest.Grant(t, "service.test:7007")
 		jailtest.Run(t, r, s)
-		r.pool.settle() // never taken: the next workspace is a different one
+		r.pool.settle() // never used: the next workspace is a different one
 		r.Invalidate()
 		r.pool.keepers.Wait()
 	}
@@ -351,7 +353,7 @@ func TestHostsLeaveNothing(t *testing.T) {
 		run()
 	}
 	// The awaited goroutines must still return, and the world's server must detect that its
-	// clients have left.
+	// clients have disconnected.
 	must.Eventually(t, fmt.Sprintf("no goroutine of the proxy, and %d descriptors", before), func() (bool, string) {
 		stacks := make([]byte, 1<<20)
 		stacks = stacks[:runtime.Stack(stacks, true)]
@@ -421,7 +423,7 @@ type vault string
 
 func (v vault) Secret(context.Context, string) ([]byte, error) { return []byte(v), nil }
 
-// A used secret is removed from the program's output, regardless of how the program learned it.
+// A used secret is removed from the program's output, however the program obtained it.
 func TestOutputIsScrubbed(t *testing.T) {
 	t.Parallel()
 	const value = "the-real-value"

@@ -15,16 +15,17 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// nullFile, if set, is the file with which TestNullThatIsAFile replaces the null device, in a
-// separate mount namespace; outerMounts is the namespace that it must not be in.
+// nullFile, if set, is the file with which TestNullThatIsAFile replaces the null device in a
+// separate mount namespace. outerMounts identifies the mount namespace of the machine, which
+// the test must not modify.
 const (
 	nullFile    = "TEST_PALYRA_NULL"
 	outerMounts = "TEST_PALYRA_OUTER_MOUNTS"
 )
 
-// A null device that is a file makes every sandbox fail, and the status names the file and the
-// layer. It works again as soon as the device is restored. The device is covered in a mount
-// namespace of the test; the machine's is not affected.
+// A null device that is a regular file makes every sandbox fail, and the status names the file
+// and the layer. Sandboxes work again as soon as the device is restored. The device is covered
+// in a mount namespace of the test, so that the machine's is not affected.
 func TestNullThatIsAFile(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
@@ -41,7 +42,7 @@ func TestNullThatIsAFile(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), must.Get(os.Executable())(t), "-test.run=^TestNullThatIsAFile$")
 	cmd.Env = append(os.Environ(), nullFile+"="+file, outerMounts+"="+mounts)
 	cmd.Stdin = strings.NewReader("")
-	// The standard library makes all mounts private with this flag.
+	// The flag makes the standard library mark all mounts as private.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	if os.IsPermission(err) {

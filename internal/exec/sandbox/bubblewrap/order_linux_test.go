@@ -22,7 +22,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// A program in the host's network has no other access to the host, and its level reflects that.
+// A program in the host's network has no other access to the host, and its level is reduced.
 func TestHostNetwork(t *testing.T) {
 	t.Parallel()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -54,7 +54,7 @@ func TestHostNetwork(t *testing.T) {
 	}
 }
 
-// A required layer is in force or nothing runs.
+// A program does not run if a required layer is not in force.
 func TestRequiredLayers(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -69,7 +69,7 @@ func TestRequiredLayers(t *testing.T) {
 			t.Errorf("%s: ran %t, %v", layer, ran, err)
 		}
 	}
-	// A missing layer is a downgrade, unless a call requires it.
+	// A missing layer lowers the level, unless a call requires the layer.
 	lacking := newTestRunner(t)
 	lacking.machine = lacking.machine.Variant(jail.LayerGroup)
 	s := jailtest.Shell(t, root, "true")
@@ -141,18 +141,18 @@ func TestUserPerRun(t *testing.T) {
 	}
 }
 
-// unproved returns the requested layers that were not proved, except those that this machine
-// cannot have.
+// unproved returns the requested layers that were not proved, except for layers that this
+// machine does not support.
 func unproved(r *Runner, report sandbox.Report) []string {
 	return slices.DeleteFunc(slices.Clone(report.Requested), func(layer string) bool {
 		return slices.Contains(report.Applied, layer) || layer == jail.LayerGroup && r.machine.Level() == cgroup.Rlimit
 	})
 }
 
-// Layers belong to threads; under load and with the garbage collector at work each run must still
-// prove all of them, and leave nothing behind.
+// Layers belong to threads. Under load and with frequent garbage collections, each run must
+// still prove all of them and remove its resources.
 //
-// Not parallel: it sets the collector's percentage of the process.
+// Not parallel: it sets the garbage collector's percentage of the process.
 func TestManyRunsAtOnce(t *testing.T) {
 	r := newTestRunner(t)
 	r.pool.most = 2

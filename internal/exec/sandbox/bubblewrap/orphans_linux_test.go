@@ -16,9 +16,9 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// TestOrphans: Sweep ends the second half of a bubblewrap whose first half has exited, for any
-// new parent, and no other process. The test runs in a separate process namespace, so that it
-// cannot end processes of the machine.
+// TestOrphans: Sweep ends the second half of a bubblewrap whose first half has exited, whatever
+// its new parent is, and no other process. The test runs in a separate PID namespace, so that
+// it cannot end processes of the machine.
 func TestOrphans(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
@@ -26,7 +26,7 @@ func TestOrphans(t *testing.T) {
 		asFirst(t)
 		return
 	}
-	// From inside, the groups of other daemons look like those of dead ones.
+	// The groups of other daemons look like groups of dead daemons from inside.
 	r := newTestRunner(t, jail.LayerGroup)
 	ours, other := r.argv(), append(r.argv(), "more")
 	halved := startHalves(t, ours, ours)
@@ -53,13 +53,13 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// lives returns false for a zombie as well.
+// lives reports whether a process runs; a zombie does not.
 func lives(pid string) bool {
 	_, err := os.Readlink("/proc/" + pid + "/exe")
 	return err == nil
 }
 
-// asFirst runs the test again as the first process.
+// asFirst runs the test again as the first process of a PID namespace.
 func asFirst(t *testing.T) {
 	t.Helper()
 	program := must.Get(os.Executable())(t)
@@ -77,10 +77,11 @@ func asFirst(t *testing.T) {
 // namespace that the first created.
 type halves struct {
 	cmd           *exec.Cmd
-	first, second string // process numbers
+	first, second string // process IDs
 }
 
-// startHalves starts them with a command line each. They end with the test at the latest.
+// startHalves starts both halves with a command line each. They end with the test at the
+// latest.
 func startHalves(t *testing.T, first, second []string) halves {
 	t.Helper()
 	cmd := exec.Command(must.Get(os.Executable())(t))
@@ -103,7 +104,7 @@ func (h halves) end(t *testing.T) {
 	must.Do(t, err)
 }
 
-// firstHalfMain starts the second half, prints its process number, and waits for the end of its
+// firstHalfMain starts the second half, prints its process ID, and waits for the end of its
 // input.
 func firstHalfMain() int {
 	cmd := exec.Command("/proc/self/exe")

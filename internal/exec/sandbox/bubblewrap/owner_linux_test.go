@@ -46,7 +46,7 @@ func TestOwnerOfWorkspace(t *testing.T) {
 func asUser(t *testing.T, root string, s sandbox.Spec, hosts ...string) childResult {
 	t.Helper()
 	cmd := jailtest.Again(t, childSpec, childOrder{s, hosts})
-	jailtest.Demote(t, cmd, filepath.Dir(root)) // which receives the child's state
+	jailtest.Demote(t, cmd, filepath.Dir(root)) // the child stores its state there
 	var result childResult
 	jailtest.Answer(t, cmd, &result)
 	if result.UID == 0 {
@@ -78,8 +78,8 @@ func TestOrdinaryUser(t *testing.T) {
 	}
 }
 
-// TestReservedAddresses: without control groups a program may reserve addresses like V8 does for
-// WebAssembly, and may not use more memory than its limit.
+// TestReservedAddresses: without control groups a program may reserve address space like V8
+// does for WebAssembly. It may not use more memory than its limit.
 func TestReservedAddresses(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -95,8 +95,8 @@ func TestReservedAddresses(t *testing.T) {
 	}
 }
 
-// An ordinary user's daemon needs no privilege for copies and pins: the kernel grants it in a
-// user namespace.
+// The daemon of an ordinary user needs no privileges for copies and pins, because the kernel
+// grants them in a user namespace.
 func TestOrdinaryUserModes(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -111,7 +111,7 @@ func TestOrdinaryUserModes(t *testing.T) {
 	if !slices.Equal(result.Changes, []string{"modified kept", "added new"}) || read(t, filepath.Join(root, "kept")) != "kept" {
 		t.Errorf("changes %v", result.Changes)
 	}
-	// Paths that the program closed are opened again, to read them and to move them.
+	// Paths that the program made inaccessible are opened again, to read and to move them.
 	const closing = "mkdir closed .vscode; echo x > closed/.npmrc; chmod 100 closed; echo x > .vscode/tasks.json; chmod 500 .vscode"
 	result = asUser(t, root, jailtest.Shell(t, root, "echo x > .envrc; echo y > made; "+closing+"; echo x > .mcp.json"))
 	if result.Error != "" || !slices.Equal(result.Report.Quarantined, []string{".envrc", ".vscode", "closed/.npmrc"}) || read(t, filepath.Join(root, ".mcp.json")) != "mcp" {

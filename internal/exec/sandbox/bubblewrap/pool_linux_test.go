@@ -19,7 +19,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// preparedRunner keeps up to most sandboxes ready; expire ends their lifetime.
+// preparedRunner returns a runner that keeps up to most sandboxes ready. A value on expire ends
+// their lifetime.
 func preparedRunner(t testing.TB, most int) (r *Runner, expire chan time.Time) {
 	t.Helper()
 	r = newTestRunner(t)
@@ -56,8 +57,8 @@ func TestPreparedRun(t *testing.T) {
 		t.Error("the first run was prepared")
 	}
 	r.pool.settle()
-	// The parameters of a call arrive with the call, and the workspace is read then: an earlier
-	// change is not a conflict.
+	// The parameters of a call arrive with the call, and the workspace is read only then. An
+	// earlier change is not a conflict.
 	jailtest.WriteFile(t, filepath.Join(root, "a"), "two\n", 0o644)
 	s.Env, s.Stdin = []string{"X=given"}, []byte("in\n")
 	report := jailtest.Run(t, r, s)
@@ -112,8 +113,8 @@ func TestPreparedSandboxServesMatchingCalls(t *testing.T) {
 	}
 }
 
-// The pinned paths of a workspace with direct writes are known only at the call, so a prepared
-// sandbox would have no pins.
+// A workspace with direct writes is not prepared: its pinned paths are known only at the call,
+// so a prepared sandbox would have no pins.
 func TestDirectIsNotPrepared(t *testing.T) {
 	t.Parallel()
 	r, _ := preparedRunner(t, 2)
@@ -129,8 +130,8 @@ func TestDirectIsNotPrepared(t *testing.T) {
 	}
 }
 
-// A sandbox depends on the fields in its key, and the other parameters arrive with the order. A
-// field in neither was forgotten.
+// The key contains each field on which the sandbox depends, and the other fields arrive with
+// the order. Every field must be in one of the two lists.
 func TestKeyHasEveryBuildParameter(t *testing.T) {
 	t.Parallel()
 	// A session never uses the pool, whatever its key.
@@ -250,7 +251,7 @@ func TestPreparedAreEnded(t *testing.T) {
 	}
 }
 
-// The pool stays within its limit, and a member that ended by itself is not used.
+// The pool stays within its limit, and a member that has ended by itself is not used.
 func TestPreparedBounds(t *testing.T) {
 	t.Parallel()
 	r, _ := preparedRunner(t, 1)

@@ -101,7 +101,8 @@ func ioctl(request uintptr) error {
 	return errno
 }
 
-// strayDescriptors lists the descriptors other than the standard three and Go's own.
+// strayDescriptors lists the file descriptors other than the standard three and the Go
+// runtime's.
 func strayDescriptors() error {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -118,7 +119,7 @@ func strayDescriptors() error {
 	return nil
 }
 
-// hog touches memory until it is stopped.
+// hog allocates and writes memory until it is stopped.
 func hog() int {
 	var all [][]byte
 	for {
@@ -134,7 +135,7 @@ func hog() int {
 }
 
 // linger leaves grandchildren in separate sessions that ignore signals or are stopped. All of
-// them hold stdout and have a token in their arguments. Then it waits or ends.
+// them keep stdout open and have a token in their arguments. Then linger waits or ends.
 func linger(args []string) int {
 	for i := range 6 {
 		cmd := exec.Command("/proc/self/exe", "sleeper", args[0])

@@ -62,8 +62,8 @@ func (c *talk) say(t *testing.T, line string) string {
 	return c.lines.Text()
 }
 
-// TestSession: a program answers requests until the session ends. The verified isolation is known
-// while it runs, and so is whether it wrote.
+// TestSession: a program answers requests until the session ends. During the session, the
+// verified isolation is available, and whether the program wrote.
 func TestSession(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)
@@ -100,8 +100,8 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// waitForNoReader waits until no process has the read end of the pipe open. A child process
-// of a parallel test inherits all descriptors from fork to exec.
+// waitForNoReader waits until no process has the read end of the pipe open. A child process of
+// a parallel test inherits all file descriptors from fork to exec.
 func waitForNoReader(t *testing.T, write *os.File) bool {
 	t.Helper()
 	fds := []unix.PollFd{{Fd: int32(write.Fd())}} // POLLERR is always reported
@@ -113,8 +113,8 @@ func waitForNoReader(t *testing.T, write *os.File) bool {
 	return n == 1 && fds[0].Revents&unix.POLLERR != 0
 }
 
-// TestSessionLimits: memory and processes are limited in a session as well, and its end ends all
-// its processes. The control is TestSession, in which no limit is exceeded.
+// TestSessionLimits: memory and processes are limited in a session as well, and its end ends
+// all its processes. Control: TestSession, in which no limit is exceeded.
 func TestSessionLimits(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)

@@ -15,8 +15,8 @@ os.write(fd, open("/usr/bin/true", "rb").read())
 os.execve(f"/proc/self/fd/{fd}", ["true"], {})
 `
 
-// TestStrictExec: with it a program cannot run code that is not in a file system; the control
-// shows that it can without it.
+// TestStrictExec: with StrictExec, a program cannot run code from outside the file system.
+// Control: without it, it can.
 func TestStrictExec(t *testing.T) {
 	t.Parallel()
 	for strict, want := range map[bool]int{true: 1, false: 0} {

@@ -17,7 +17,8 @@ func TestToolchains(t *testing.T) {
 	jailtest.Toolchains(t, newTestRunner(t), jailtest.Workspace)
 }
 
-// TestToolchainsInCopies: each kind of workspace mount, together with the mounts of toolchains.
+// TestToolchainsInCopies covers each kind of workspace mount together with the mounts of
+// toolchains.
 func TestToolchainsInCopies(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t)

@@ -99,8 +99,8 @@ func TestCopyDefeatsHardLinks(t *testing.T) {
 	if got := read(t, outside); got != "outside" {
 		t.Errorf("the file outside holds %q", got)
 	}
-	// Control: a program that writes to the workspace itself changes it, and the report states
-	// that it may.
+	// Control: a program with direct writes changes the file, and the report states that it may
+	// write.
 	report := jailtest.Run(t, r, jailtest.Shell(t, root, "echo broken > inside"))
 	if got := read(t, outside); got != "broken\n" {
 		t.Errorf("the control holds %q", got)
@@ -115,8 +115,8 @@ func operandOf(t testing.TB, root, name string) tool.Operand {
 	return tool.Operand{Path: name, SHA256: jail.Digest([]byte(read(t, filepath.Join(root, name))))}
 }
 
-// The program reads the approved bytes, with the original time and mode, even if the file changes
-// while it runs.
+// The program reads the approved bytes, with the original time and mode, even if the file
+// changes during the run.
 func TestOperandsArePinned(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -192,7 +192,7 @@ func TestProgramOfTheWorkspaceIsPinned(t *testing.T) {
 	}
 }
 
-// In workspaces with direct writes, existing protected paths cannot be changed or moved, and new
+// Existing protected paths cannot be changed or moved in workspaces with direct writes, and new
 // ones are moved away.
 func TestDirect(t *testing.T) {
 	t.Parallel()
@@ -252,7 +252,7 @@ func TestCaches(t *testing.T) {
 	if got := read(t, filepath.Join(dir, "file")); got != "kept\nkept\nkept\n" {
 		t.Errorf("the cache holds %q", got)
 	}
-	// Control: without it the directory is empty.
+	// Control: without the request the directory is empty.
 	if report := jailtest.Run(t, r, jailtest.Shell(t, root, "ls /cache")); *report.ExitCode == 0 {
 		t.Error("a cache is seen that was not asked for")
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // TestWorktrees: git inside works in a linked worktree that git outside created below the
-// workspace, and vice versa. The control is a sandbox without the workspace's path on the
-// machine, in which git does not find the repository.
+// workspace, and vice versa. Control: a sandbox without the workspace's path on the machine, in
+// which git does not find the repository.
 func TestWorktrees(t *testing.T) {
 	t.Parallel()
 	root := jailtest.Workspace(t)
@@ -81,8 +81,8 @@ func TestWorktrees(t *testing.T) {
 	git("worktree", "remove", ".worktrees/more")
 }
 
-// TestHostPath: the workspace's path on the machine leads to the workspace inside if a call needs
-// it. It never replaces a directory of the sandbox.
+// TestHostPath: if a call needs it, the workspace's path on the machine leads to the workspace
+// inside. The path never replaces a directory of the sandbox.
 func TestHostPath(t *testing.T) {
 	t.Parallel()
 	l := layout{toolchains: []place{{target: "/home/u/.nvm"}, {target: "/srv/project/.git"}}}

@@ -17,8 +17,8 @@ func newTestCaches(t *testing.T, limit int64) *Caches {
 	return New(filepath.Join(t.TempDir(), "cache"), config.ProcessRunner{Caches: []string{"go", "npm"}, CacheLimitBytes: limit}, slog.New(slog.DiscardHandler))
 }
 
-// fill writes typical remains of a build tool: files in a read-only directory, and links to other
-// places.
+// fill writes typical remains of a build tool: files in a read-only directory, and links out of
+// the cache.
 func fill(t *testing.T, c sandbox.Cache, outside string) {
 	t.Helper()
 	mod := filepath.Join(c.Dir, "mod", "example.org")
@@ -96,8 +96,8 @@ func TestCachesAreEmptied(t *testing.T) {
 	}
 }
 
-// TestCachesThatCannotBeMeasured: unmeasurable caches are emptied as well, because a directory
-// that is too deep or closed must not let a cache grow forever.
+// TestCachesThatCannotBeMeasured: unmeasurable caches are emptied as well. Otherwise a
+// directory that is too deep or inaccessible would let a cache grow without limit.
 func TestCachesThatCannotBeMeasured(t *testing.T) {
 	t.Parallel()
 	c := newTestCaches(t, 1<<20)

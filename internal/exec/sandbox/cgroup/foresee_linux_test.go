@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestExpectedLevel: the expected result of Settle in groups of each kind, in a tree of ordinary files,
-// which do not change.
+// TestExpectedLevel: the expected result of Settle is correct for groups of each kind. The tree
+// consists of ordinary files, which the inspection does not change.
 func TestExpectedLevel(t *testing.T) {
 	t.Parallel()
 	self, errBus := strconv.Itoa(os.Getpid()), errors.New("there is no bus")
@@ -57,7 +57,7 @@ func TestExpectedLevel(t *testing.T) {
 	}
 }
 
-// everything returns the content of a directory tree: names and contents.
+// everything returns the names and file contents of a directory tree.
 func everything(t *testing.T, top string) (list []string) {
 	t.Helper()
 	must.Do(t, filepath.WalkDir(top, func(name string, entry os.DirEntry, err error) error {

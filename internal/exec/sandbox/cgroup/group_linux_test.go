@@ -30,7 +30,7 @@ func TestProcessStartsInTheGroups(t *testing.T) {
 	if !slices.Equal(g.members(), []int{p.Pid}) {
 		t.Errorf("members are %v, the program is %d", g.members(), p.Pid)
 	}
-	// Its children start there as well.
+	// The children of the process start there as well.
 	if text := readFile("/proc/" + some([]int{p.Pid}) + "/cgroup"); !inGroup(text, g.Name()) {
 		t.Errorf("the program is in %s", text)
 	}
@@ -50,11 +50,11 @@ func TestEnterAndLeave(t *testing.T) {
 	if !inside(g.Name()) {
 		t.Error("the thread did not enter")
 	}
-	// Threads that the runtime starts meanwhile must not start there.
+	// Threads that the runtime starts in the meantime must not start in the groups.
 	for range 8 {
 		done := make(chan bool)
 		go func() {
-			runtime.LockOSThread() // and ends with its goroutine
+			runtime.LockOSThread() // the thread ends with its goroutine
 			done <- inside(g.Name())
 		}()
 		if <-done {
@@ -67,7 +67,7 @@ func TestEnterAndLeave(t *testing.T) {
 	}
 }
 
-// A thread that could not enter every group is in none.
+// A thread that could not enter every group leaves all of them.
 func TestEnterFails(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -115,7 +115,7 @@ func TestStartFails(t *testing.T) {
 	// TestMain finds the remains of both.
 }
 
-// Two trees of one process count separately.
+// The names of two trees of one process differ.
 func TestNamesAreFree(t *testing.T) {
 	t.Parallel()
 	a := newGroup(t, newTree(t), sandbox.Limits{})
@@ -125,7 +125,7 @@ func TestNamesAreFree(t *testing.T) {
 	}
 }
 
-// TestFindAtOnce: several Trees of one process try the same groups at the same time.
+// TestFindAtOnce: several Trees of one process probe the same groups concurrently.
 func TestFindAtOnce(t *testing.T) {
 	t.Parallel()
 	want := newTree(t).Level()
@@ -158,7 +158,7 @@ func onFirstThread(fn func() int) int {
 				result <- fn()
 			}
 			result <- -1
-			select {} // it keeps this thread, so that the next one gets another
+			select {} // keeps this thread, so that the next goroutine gets another one
 		}()
 		if n := <-result; n >= 0 {
 			return n
@@ -166,8 +166,8 @@ func onFirstThread(fn func() int) int {
 	}
 }
 
-// firstMain prints the results of Find before, in and after the run, and whether Bounds was the
-// same.
+// firstMain prints the results of Find before, during and after the run, and whether Bounds was
+// unchanged.
 func firstMain() int {
 	tree, bounds := Find(), Bounds()
 	places := func(t *Tree) string { return fmt.Sprint(t.level, t.v1, t.v2) }
@@ -189,7 +189,7 @@ func firstMain() int {
 }
 
 // TestFindWithinARun: a daemon whose first thread is in the group of a run finds its own groups
-// and bounds.
+// and limits.
 func TestFindWithinARun(t *testing.T) {
 	t.Parallel()
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
@@ -209,7 +209,7 @@ func TestFindProbesTheGroups(t *testing.T) {
 	if tree := find(own); tree.Level() != Rlimit || len(tree.v1) > 0 || tree.v2 != "" {
 		t.Errorf("where nothing can be made: %s, %v, %q", tree.Level(), tree.v1, tree.v2)
 	}
-	// A group that does not belong to the daemon: no thread could return there.
+	// No thread could return to a group that does not belong to the daemon.
 	other := t.TempDir()
 	for _, file := range []string{"tasks", "cgroup.procs"} {
 		must.Do(t, os.WriteFile(filepath.Join(other, file), []byte("1\n"), 0o600))
@@ -269,7 +269,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// A program that is refused a fork continues: only a bomb is stopped.
+// A program that cannot fork continues: only a fork bomb is stopped.
 func TestRefusedFork(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newTree(t), sandbox.Limits{Processes: 4})
@@ -295,7 +295,7 @@ func TestRefusedFork(t *testing.T) {
 	}
 }
 
-// With remaining processor time, the kernel's notification ends the wait.
+// The kernel's notification ends the wait while processor time remains.
 func TestNotificationEndsTheWait(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -312,7 +312,7 @@ func TestNotificationEndsTheWait(t *testing.T) {
 		}
 		must.Do(t, g.End())
 	}
-	for notices.wait(t.Context(), 20*time.Millisecond) { // notifications that the kernel delayed
+	for notices.wait(t.Context(), 20*time.Millisecond) { // skips delayed notifications
 	}
 	mustLaunch(t, g, "head -c 200M /dev/zero | tail -c 200M > /dev/null; sleep 3600")
 	if !notices.wait(t.Context(), must.Patience) {
@@ -359,12 +359,12 @@ func TestSweep(t *testing.T) {
 	if !slices.Equal(remains(tree, livingGroup), living) || !running(livingRun) || len(remains(tree, mine.Name())) == 0 {
 		t.Error("the sweep took what belongs to a living daemon")
 	}
-	// The neighbour ends by itself; its groups belong to this test only.
+	// The neighbor ends by itself; its groups belong only to this test.
 	must.Check(t, unix.Kill(livingRun, unix.SIGKILL))
 	t.Cleanup(func() { clearTestGroup(t, tree, livingGroup) })
 }
 
-// clearTestGroup ends and removes the groups of a daemon of this test.
+// clearTestGroup ends and removes the groups of a daemon that this test started.
 func clearTestGroup(t *testing.T, tree *Tree, name string) {
 	t.Helper()
 	g := &Group{tree: tree, name: name, dirs: map[string]string{}}
@@ -384,7 +384,7 @@ func running(pid int) bool {
 	return text != "" && !strings.Contains(text, ") Z ")
 }
 
-// Invisible processes may have an invisible daemon.
+// Processes outside this PID namespace may have a daemon there.
 func TestSweepSparesForeign(t *testing.T) {
 	t.Parallel()
 	tree := &Tree{sweepDirs: []groupDir{{"", t.TempDir()}}}

@@ -17,7 +17,7 @@ import (
 // escapes are process trees that try to outlive their end.
 var escapes = []struct {
 	name, script string
-	least        int // the number of processes to wait for before the kill
+	least        int // the number of processes that must exist before the kill
 }{
 	{"setsid", "setsid sleep 3600 & setsid sleep 3600 & wait", 3},
 	{"double fork", `(sleep 3600 & setsid sh -c "sleep 3600 & exec sleep 3600" &) ; exec sleep 3600`, 4},
@@ -27,8 +27,8 @@ var escapes = []struct {
 	{"vfork storm", "for i in 1 2 3 4; do (while :; do /bin/true; done) & done; wait", 5},
 }
 
-// bomb is quickly refused more forks than its limit of processes. Unlike a shell, which ends
-// after a refusal, each of its processes retries.
+// bomb quickly exceeds its process limit. Unlike a shell, which ends after a failed fork, each
+// of its processes retries.
 const bomb = `exec python3 -c 'import os
 while True:
     try:
@@ -36,7 +36,7 @@ while True:
     except OSError:
         pass'`
 
-// waitFor waits until a tree has its full size.
+// waitFor waits until a process tree has at least a given size.
 func waitFor(t testing.TB, g *Group, least int) {
 	t.Helper()
 	must.Eventually(t, fmt.Sprintf("%d processes", least), func() (bool, string) {
@@ -71,7 +71,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// One Kill is sufficient: a deadline must not depend on a retry.
+// One Kill is sufficient, because a deadline must not depend on a retry.
 func TestKillOnce(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -87,7 +87,7 @@ func TestKillOnce(t *testing.T) {
 	}
 }
 
-// The kernel may release an ended process late, which looks like one that ends late.
+// The kernel may release an ended process late, like a process that ends late.
 func TestGroupIsRemovedLate(t *testing.T) {
 	t.Parallel()
 	g := newGroup(t, newTree(t), sandbox.Limits{})
@@ -124,7 +124,7 @@ func TestEndWithoutCgroupKill(t *testing.T) {
 	}
 }
 
-// A number in a list of members may be reused at the time of the kill.
+// A process ID in a list of members may be reused before the kill.
 func TestSignalSparesOthers(t *testing.T) {
 	t.Parallel()
 	p := must.Get(os.StartProcess("/bin/sleep", []string{"sleep", "3600"}, &os.ProcAttr{}))(t)

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// leafMark makes this binary move into a leaf of its group, which passes on the controller that
-// the variable names; it prints the result, and lives until its input ends.
+// leafMark makes this binary move into a leaf of its group, which delegates the controller that
+// the variable names. It prints the result, and lives until its input ends.
 const leafMark = "TEST_PALYRA_LEAF"
 
 func leafMain(controller string) int {
@@ -33,7 +33,7 @@ func leafMain(controller string) int {
 	return 0
 }
 
-// unified is a new group of the unified hierarchy with a controller.
+// unified creates a group of the unified hierarchy that has a controller.
 func unified(t *testing.T, name string) (dir, controller string) {
 	t.Helper()
 	top := ownGroups()[""]
@@ -56,7 +56,7 @@ func unified(t *testing.T, name string) (dir, controller string) {
 	return dir, controller
 }
 
-// bornIn starts a process in a group.
+// bornIn starts a process in a group and returns the first line of its output.
 func bornIn(t *testing.T, dir string, cmd *exec.Cmd) (said string) {
 	t.Helper()
 	group := must.Get(os.Open(dir))(t)
@@ -77,10 +77,10 @@ func leafCommand(controller string) *exec.Cmd {
 	return cmd
 }
 
-// A group with processes cannot pass on controllers. The daemon makes room for its runs by moving
-// into a leaf of its own group.
+// A group with processes cannot delegate controllers. The daemon makes room for its runs by
+// moving into a leaf of its own group.
 //
-// Not parallel: it changes what the own group hands down.
+// Not parallel: it changes the controllers that the process's group delegates.
 func TestMoveToLeaf(t *testing.T) {
 	dir, controller := unified(t, "palyra-test-leaf")
 	t.Cleanup(func() { must.Check(t, removeDir(filepath.Join(dir, leafName))) })
@@ -105,9 +105,9 @@ func TestMoveToLeaf(t *testing.T) {
 	}
 }
 
-// With other processes in its group the daemon stays, and the attempt leaves nothing behind.
+// A daemon with other processes in its group stays, and the attempt leaves no changes.
 //
-// Not parallel: it changes what the own group hands down.
+// Not parallel: it changes the controllers that the process's group delegates.
 func TestSharedGroupIsKept(t *testing.T) {
 	dir, controller := unified(t, "palyra-test-shared")
 	other := exec.Command("sh", "-c", "echo up; read x")
@@ -123,7 +123,7 @@ func TestSharedGroupIsKept(t *testing.T) {
 
 // Root could write to a unit that systemd has not delegated, but must not.
 //
-// Not parallel: it changes what the own group hands down.
+// Not parallel: it changes the controllers that the process's group delegates.
 func TestForeignUnit(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("an ordinary user can write to no such unit")
@@ -134,8 +134,8 @@ func TestForeignUnit(t *testing.T) {
 	}
 }
 
-// The daemon may leave a group that systemd did not delegate if it belongs to a login session,
-// but not if it is a service or has a limit that would not apply elsewhere.
+// The daemon may leave a group that systemd did not delegate if the group belongs to a login
+// session. It may not leave a service, or a group with a limit that would not apply elsewhere.
 func TestMayLeave(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()

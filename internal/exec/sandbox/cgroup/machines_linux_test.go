@@ -43,8 +43,8 @@ func viewMain(view string) int {
 	return 0
 }
 
-// If the control groups are not writable or do not exist, limits apply per process. Control: in
-// the same namespaces, with unchanged groups, the level is this machine's.
+// Limits apply to each process if the control groups are read-only or do not exist. Control:
+// the level in the same namespaces with unchanged groups is the machine's.
 func TestMachinesWithoutGroups(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)

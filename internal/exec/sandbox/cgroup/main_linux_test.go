@@ -42,8 +42,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// daemonMain starts a run, with a group below its own, prints its name and lives until its input
-// ends.
+// daemonMain starts a run with a group below its own, prints the name of the group, and lives
+// until its input ends.
 func daemonMain() int {
 	t := Find()
 	g, err := t.Start(sandbox.Limits{})
@@ -67,7 +67,7 @@ func daemonMain() int {
 	return 0
 }
 
-// aDaemon is another process with a run in progress.
+// aDaemon starts another process with a run in progress.
 func aDaemon(t *testing.T) (cmd *exec.Cmd, group string, pid int) {
 	t.Helper()
 	cmd = exec.Command("/proc/self/exe")
@@ -87,14 +87,14 @@ func aDaemon(t *testing.T) (cmd *exec.Cmd, group string, pid int) {
 	return cmd, group, pid
 }
 
-// newTree skips the test if no group can be created: TestRlimit tests the level Rlimit then.
+// newTree skips the test if no group can be created. TestRlimit then covers the level Rlimit.
 func newTree(t testing.TB) *Tree {
 	t.Helper()
 	tree := Find()
 	if tree.Level() == Rlimit {
 		t.Skip("this machine lets nobody make control groups with memory and pids; run as root, or in a systemd unit with Delegate=yes")
 	}
-	tree.endWait = 2 * must.Patience // a busy machine may be slow, but not forever
+	tree.endWait = 2 * must.Patience // a busy machine may be slow, but the wait is limited
 	t.Cleanup(func() { must.Check(t, tree.Close()) })
 	return tree
 }
@@ -110,7 +110,7 @@ func remains(tree *Tree, name string) []string {
 	return slices.Compact(list)
 }
 
-// newGroup returns a group and checks that the test leaves nothing of it behind.
+// newGroup returns a group, and verifies at the end of the test that the group is removed.
 func newGroup(t testing.TB, tree *Tree, limits sandbox.Limits) *Group {
 	t.Helper()
 	g := must.Get(tree.Start(limits))(t)
@@ -139,7 +139,7 @@ func launch(g *Group, script string) (*os.Process, error) {
 	return p, err
 }
 
-// mustLaunch reaps the shell at the end of the test.
+// mustLaunch starts a shell in the groups, and kills and reaps it at the end of the test.
 func mustLaunch(t testing.TB, g *Group, script string) *os.Process {
 	t.Helper()
 	p := must.Get(launch(g, script))(t)

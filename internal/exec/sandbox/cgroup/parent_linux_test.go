@@ -11,13 +11,14 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// sleepers is a script with that many additional processes.
+// sleepers returns a script with n additional processes.
 func sleepers(n int) string {
 	return fmt.Sprintf("i=0; while [ $i -lt %d ]; do sleep 3600 & i=$((i+1)); done; wait", n)
 }
 
-// Two runs within their own limits have more processes together than all runs may have: the
-// larger one is ended, the other continues. Control: without the group around them both continue.
+// Two runs, each within its own limits, together exceed the process limit of all runs. The
+// larger one is ended, and the other continues. Control: without the group around them both
+// continue.
 func TestRunsTogether(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -55,7 +56,8 @@ func TestRunsTogether(t *testing.T) {
 	}
 }
 
-// The kernel keeps all runs together below the limits, regardless of their own.
+// The kernel keeps all runs together below their common limits, regardless of each run's
+// limits.
 func TestRunsTogetherAreRefused(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -69,7 +71,7 @@ func TestRunsTogetherAreRefused(t *testing.T) {
 	}
 }
 
-// A run is killed if all runs together exceed the memory, and reports that.
+// A run is killed, and reports the memory quota, if all runs together exceed the memory limit.
 func TestRunsTogetherRunOutOfMemory(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -81,7 +83,7 @@ func TestRunsTogetherRunOutOfMemory(t *testing.T) {
 	}
 }
 
-// The remains of a dead daemon are found below the group of its runs as well.
+// A sweep also finds the remains of a dead daemon below the group of its runs.
 func TestBoundIsSwept(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -95,7 +97,7 @@ func TestBoundIsSwept(t *testing.T) {
 	}
 }
 
-// If the limits cannot be set, the group is removed again.
+// The group is removed if its limits cannot be set.
 func TestBoundFails(t *testing.T) {
 	t.Parallel()
 	tree := newTree(t)
@@ -118,7 +120,7 @@ func TestBounds(t *testing.T) {
 	must.Do(t, os.MkdirAll(inner, 0o700))
 	for dir, limit := range map[string]string{inner: "max\n", filepath.Dir(inner): "1500\n", top: "20\n"} {
 		must.Do(t, os.WriteFile(filepath.Join(dir, "pids.max"), []byte(limit), 0o600))
-		if dir != top { // which is not a group
+		if dir != top { // top is not a group
 			must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), nil, 0o600))
 		}
 	}

@@ -76,7 +76,7 @@ func TestUnifiedCandidates(t *testing.T) {
 	}
 }
 
-// For any content of the kernel's files, a group's directory is below a mount point.
+// A group's directory is below a mount point, for any content of the kernel's files.
 func FuzzOwnGroups(f *testing.F) {
 	f.Add(hybridMounts, hybridGroups)
 	f.Add("30 23 0:26 / /m rw - cgroup2 cgroup2 rw\n", "0::/a/../../b\n")

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/exec/sandbox/origin"
 )
 
-// fakeGroup is a group of the unified hierarchy with ordinary files, because this machine's
-// kernel may have another level.
+// fakeGroup returns a group of the unified hierarchy with ordinary files, because this
+// machine's kernel may support only another level.
 func fakeGroup(t *testing.T, limits sandbox.Limits) *Group {
 	t.Helper()
 	tree := &Tree{level: V2, v2: t.TempDir(), mark: origin.Mark()}
@@ -43,7 +43,7 @@ func TestUnifiedLimits(t *testing.T) {
 			t.Errorf("%s = %q, want %q", file, got, want)
 		}
 	}
-	// A file that every kernel has must exist.
+	// The limit files exist on every kernel, so a missing one is an error.
 	for _, file := range []string{"memory.max", "pids.max"} {
 		must.Do(t, os.Remove(g.path("", file)))
 		if g.bound(sandbox.Limits{}.OrDefault()) == nil {
@@ -86,7 +86,7 @@ func TestUnifiedCounters(t *testing.T) {
 	}
 }
 
-// Without notifications, Watch polls.
+// Watch polls if it receives no notifications.
 func TestWatchPolls(t *testing.T) {
 	t.Parallel()
 	g := fakeGroup(t, sandbox.Limits{})
@@ -111,7 +111,7 @@ func TestUntilCPU(t *testing.T) {
 	}
 }
 
-// Without free descriptors, the wait uses timers.
+// The wait uses timers if no file descriptors are free.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestDelegates(t *testing.T) {
 		dir := t.TempDir()
 		control := filepath.Join(dir, "cgroup.subtree_control")
 		must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.controllers"), []byte(c.available), 0o600))
-		if c.readOnly { // a directory is not writable as a file, even for root
+		if c.readOnly { // a directory cannot be written as a file, even by root
 			must.Do(t, os.Mkdir(control, 0o700))
 		} else if err := os.WriteFile(control, []byte(c.control), 0o600); err != nil {
 			t.Fatal(err)

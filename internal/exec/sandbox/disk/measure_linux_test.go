@@ -40,7 +40,7 @@ func TestMeasure(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		make  func(path string) error
-		bytes int64 // at least, and less than a mebibyte more
+		bytes int64 // lower limit; the upper one is 2 MiB higher
 		files int64
 	}{
 		{"file", func(p string) error { write(t, p, 3*mib); return nil }, 3 * mib, 1},
@@ -83,7 +83,7 @@ func TestMeasureDeep(t *testing.T) {
 	if used := measured(t, dir, usage{math.MaxInt64, 100}); used.files < 101 || used.files > 200 {
 		t.Errorf("it went on to %d files with a limit of 100", used.files)
 	}
-	// os.RemoveAll at the end of the test lacks descriptors for so many levels.
+	// os.RemoveAll at the end of the test has too few file descriptors for so many levels.
 	must.Do(t, overlay.RemoveTree(openTest(t, filepath.Dir(dir)), filepath.Base(dir)))
 }
 
@@ -105,8 +105,8 @@ func TestMeasureStops(t *testing.T) {
 	}
 }
 
-// A directory that is moved during the walk has another parent: the walk must not continue
-// elsewhere.
+// A directory that is moved during the walk has another parent, and the walk must not continue
+// there.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -91,7 +91,7 @@ func TestOver(t *testing.T) {
 	}
 }
 
-// Usage explained by a walk does not trigger another one.
+// A walk that explains the used space is not repeated.
 func TestOverWalksWhenItMust(t *testing.T) {
 	t.Parallel()
 	m, d, _ := fakeMeter(t, sandbox.Limits{Disk: 4 * mib, Files: 20})
@@ -171,8 +171,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// A real file system shows the writes of a run at once, unless others free as much meanwhile;
-// then a walk does.
+// A real file system shows the writes of a run immediately. If other writers free the same
+// amount meanwhile, a walk finds the writes.
 func TestRealFileSystem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/exec/sandbox/origin"
 )
 
-// sweepTree removes the tree of plant and checks the rest.
+// sweepTree removes the tree of plant and checks the remaining files.
 func sweepTree(dir string) error {
 	if err := Sweep(dir); err != nil {
 		return err
@@ -47,7 +47,7 @@ func TestSweepHostileTree(t *testing.T) {
 	t.Run("as an ordinary user", func(t *testing.T) { ordinary(t, "hostile") })
 }
 
-// mountScene has a mount in the tree: the mount stays, and so do the files below it.
+// mountScene has a mount in the tree. The mount and the files below it must stay.
 func mountScene(dir string) error {
 	point := filepath.Join(dir, swept, "a", "point")
 	if err := os.MkdirAll(point, 0o700); err != nil {
@@ -71,7 +71,7 @@ func mountScene(dir string) error {
 	return unix.Unmount(point, unix.MNT_DETACH)
 }
 
-// seesNoMount measures a tree with a mount in it.
+// seesNoMount verifies that a tree with a mount is reported as hidden, and measured without it.
 func seesNoMount(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {

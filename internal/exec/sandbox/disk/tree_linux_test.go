@@ -77,16 +77,16 @@ func play(t *testing.T, scene, dir string, sys *syscall.SysProcAttr) {
 	}
 }
 
-// planted are the files outside of the tree that its links point to.
+// canary is the content of the files outside the tree to which its links point.
 const canary = "untouched"
 
-// depth is deeper than a path can name: each level has ten letters.
+// depth exceeds the longest path: each level has ten letters.
 const depth = 1000
 
-// swept is the name of a tree whose daemon is dead: no process has that number.
+// swept is the name of a tree whose daemon is dead, because no process has that ID.
 const swept = "4194305-1-layer"
 
-// plant creates a tree in dir as a hostile program might leave it, and canaries outside of it.
+// plant creates a tree in dir like a hostile program might leave it, and canaries outside it.
 func plant(dir string) error {
 	tree := filepath.Join(dir, swept)
 	outside := filepath.Join(dir, "outside")

@@ -53,7 +53,7 @@ func fill(v reflect.Value, r *rand.Rand) {
 	}
 }
 
-// Every field that one side writes is read by the other.
+// The decoder reads every field that the encoder writes.
 func TestEveryFieldTravels(t *testing.T) {
 	t.Parallel()
 	for name, empty := range messages() {
@@ -74,7 +74,7 @@ func TestEveryFieldTravels(t *testing.T) {
 	}
 }
 
-// A message that is truncated, extended, or encoded in another way is refused.
+// A message that is truncated, extended, or encoded differently is refused.
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	for name, empty := range messages() {
@@ -131,8 +131,8 @@ type part func(*coder)
 
 func (p part) code(c *coder) { p(c) }
 
-// An accepted message is encoded back to the same bytes: each message has exactly one encoding,
-// without unused bytes.
+// An accepted message is encoded to the same bytes again: each message has exactly one
+// encoding, without unused bytes.
 func FuzzDecode(f *testing.F) {
 	for _, empty := range messages() {
 		full := empty()

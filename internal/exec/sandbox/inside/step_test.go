@@ -6,7 +6,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// TestSteps: the wire contains a code, and people see a sentence, also for steps without a code.
+// TestSteps: the wire contains a code, and errors contain a sentence, also for unknown codes.
 func TestSteps(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[inside.Step]string{

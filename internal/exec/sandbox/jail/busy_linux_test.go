@@ -13,8 +13,8 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// A program that is open for writing, as it is for a moment if palyrad forks while it writes, is
-// retried; not forever.
+// The start of a program that is open for writing is retried for a limited time. This state
+// occurs briefly if palyrad forks while it writes the file.
 func TestProgramOpenForWriting(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})

@@ -15,8 +15,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestQuarantineCannotBePrevented: a program cannot prevent that protected paths leave the workspace,
-// also to another file system.
+// TestQuarantineCannotBePrevented: a program cannot prevent the removal of protected paths from
+// the workspace, even to another file system.
 func TestQuarantineCannotBePrevented(t *testing.T) {
 	t.Parallel()
 	for _, aside := range []string{t.TempDir(), otherFileSystem(t)} {
@@ -85,7 +85,7 @@ func TestQuarantineKnowsWhatWasThere(t *testing.T) {
 	}
 }
 
-// Without a quarantine directory protected files are not moved.
+// Protected files are not moved without a quarantine directory.
 func TestGuardNeedsAPlace(t *testing.T) {
 	t.Parallel()
 	w := must.Get(OpenWorkspace(realPath(t, t.TempDir())))(t)
@@ -95,7 +95,7 @@ func TestGuardNeedsAPlace(t *testing.T) {
 	}
 }
 
-// otherFileSystem is a directory on another file system than the temporary one.
+// otherFileSystem returns a directory on a different file system than the temporary directory.
 func otherFileSystem(t *testing.T) string {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("/dev/shm", "palyra-"))(t)

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// palyrad contains the complete palyra-init: its stage that holds a namespace open ends with its
+// palyrad contains a complete palyra-init. Its stage that holds a namespace open ends with its
 // input.
 func TestHelperIsUnpacked(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// helperRun is palyra-init started as in a run, without any sandbox.
+// helperRun is a palyra-init that was started like in a run, but without any sandbox.
 type helperRun struct {
 	t       *testing.T
 	control *os.File
@@ -40,7 +40,7 @@ func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *
 	return &helperRun{t, mine, p}
 }
 
-// closeInput closes the sending side: a waiting helper ends with an error.
+// closeInput closes the sending side, which makes a waiting helper end with an error.
 func (h *helperRun) closeInput() {
 	h.t.Helper()
 	conn, err := h.control.SyscallConn()
@@ -53,7 +53,7 @@ func (h *helperRun) closeInput() {
 // end waits for the helper and returns its exit code.
 func (h *helperRun) end() int {
 	h.t.Helper()
-	h.control.Close() // a waiting helper ends with it
+	h.control.Close() // ends a waiting helper
 	state := must.Get(h.process.Wait())(h.t)
 	return state.ExitCode()
 }
@@ -72,7 +72,8 @@ func orderFile(t *testing.T, order inside.Order) *os.File {
 	return f
 }
 
-// The helper runs nothing if its input is impossible, is not sealed, or comes from a dead daemon.
+// The helper runs no program if its input is invalid, is not sealed, or comes from a dead
+// daemon.
 func TestHelperRefusesSpecs(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -108,8 +109,8 @@ func TestHelperRefusesSpecs(t *testing.T) {
 	}
 }
 
-// startListening starts a helper that must open listeners. It has no privileges over this
-// network, which an error would disconnect.
+// startListening starts a helper that must open listeners. The helper has no privileges over
+// this network namespace, because an error would disconnect the network.
 func startListening(t *testing.T, m *Machine, outside uint64, ports ...uint16) *helperRun {
 	t.Helper()
 	attr := syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -120,7 +121,8 @@ func startListening(t *testing.T, m *Machine, outside uint64, ports ...uint16) *
 	return startHelperAs(t, m, inside.StageInner, specFile(t, spec), &attr)
 }
 
-// Nothing is opened in the host's network, nor any listener that no grant could request.
+// The helper opens no listener in the host's network, and no listener that a grant could not
+// request.
 func TestHelperRefusesNetworks(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -192,7 +194,7 @@ func TestHelperRefusesOrders(t *testing.T) {
 	}
 }
 
-// The reports of a helper arrive, also if it ends before it has read its messages.
+// The reports of a helper arrive even if it ends before it has read its messages.
 func TestLastReportArrives(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -207,7 +209,7 @@ func TestLastReportArrives(t *testing.T) {
 	}
 }
 
-// Layers that were not requested must not be in the report: the helper measures and does not
+// The report contains no layers that were not requested: the helper measures and does not
 // repeat its input.
 func TestReportMeasuresTheLayers(t *testing.T) {
 	t.Parallel()
@@ -239,7 +241,8 @@ func TestReportMeasuresTheLayers(t *testing.T) {
 	}
 }
 
-// Landlock is proved by its effect, not by the request. A kernel without it refuses.
+// Landlock is proved by its effect, not by the request. The helper refuses on a kernel without
+// it.
 func TestLandlockIsProved(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -310,7 +313,7 @@ func TestLimitOfProcesses(t *testing.T) {
 	}
 }
 
-// bubblewrap runs under its own filter, which does not prove the filter that is installed last.
+// bubblewrap installs its own filter, which does not prove the filter that is installed last.
 func TestOuterFilterProvesNothing(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -343,7 +346,7 @@ func TestFilterIsAttested(t *testing.T) {
 	}
 }
 
-// A copy is proved only by the same overlay seen from both sides.
+// A copy is proved only if both sides have the same overlay.
 func TestCopyIsProved(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})

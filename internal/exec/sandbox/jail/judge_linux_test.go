@@ -13,8 +13,9 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// A null device that is a file makes every sandbox fail, because files covered with it are
-// readable. The error names the file, the layer and the next step. The file belongs to the test.
+// A null device that is a regular file makes every sandbox fail, because covered files would be
+// readable. The error names the file, the layer and the next step. The file belongs to the
+// test.
 func TestFaultyNullIsNamed(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "null")
@@ -44,8 +45,7 @@ func TestFaultyNullIsNamed(t *testing.T) {
 			}
 		}
 	}
-	// The controls: with the device another cause is reported, and covered files are not a
-	// failure.
+	// Controls: with a real device another cause is reported, and covered files are not a failure.
 	var known *reason.Error
 	if err := judge("/dev/null", "/proc/kcore"); !errors.As(err, &known) || known.Fields["file"] != "/proc/kcore" || strings.Contains(known.Remedy, "mknod") {
 		t.Errorf("with the device: %+v", err)

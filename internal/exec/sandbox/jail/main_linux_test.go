@@ -11,7 +11,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// helperProgram is palyra-init as built for this test run.
+// helperProgram is palyra-init, built for this test run.
 var helperProgram []byte
 
 func TestMain(m *testing.M) { os.Exit(jailtest.Main(m, &helperProgram)) }

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// sealedBut returns a memory file that lacks one of the seals, 0 for none.
+// sealedBut returns a memory file that lacks one seal, or none if missing is 0.
 func sealedBut(t *testing.T, missing int, content []byte) *os.File {
 	t.Helper()
 	f := must.Get(newMemory("test", unix.MFD_NOEXEC_SEAL))(t)
@@ -22,7 +22,7 @@ func sealedBut(t *testing.T, missing int, content []byte) *os.File {
 	return f
 }
 
-// final reports whether a memory file cannot be changed, and its seals cannot be removed.
+// final reports whether a memory file has all seals, so that it cannot change.
 func final(t *testing.T, f *os.File) bool {
 	t.Helper()
 	seals := must.Get(unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0))(t)
@@ -30,8 +30,8 @@ func final(t *testing.T, f *os.File) bool {
 	return seals&all == all
 }
 
-// separates reports whether the kernel distinguishes programs from data in memory, as it does
-// since Linux 6.3.
+// separates reports whether the kernel distinguishes executable memory files from data (Linux
+// 6.3).
 func separates() bool {
 	fd, err := unix.MemfdCreate("test", unix.MFD_CLOEXEC|unix.MFD_NOEXEC_SEAL)
 	if err == nil {
@@ -71,7 +71,7 @@ func TestMemoryFilesAreSealed(t *testing.T) {
 }
 
 // TestSealRetriesBusyPages: sealing succeeds after another reference to a page is released.
-// The control is a single attempt while the reference exists, which returns EBUSY.
+// Control: a single attempt while the reference exists returns EBUSY.
 func TestSealRetriesBusyPages(t *testing.T) {
 	t.Parallel()
 	f := must.Get(newMemory("test", unix.MFD_NOEXEC_SEAL))(t)

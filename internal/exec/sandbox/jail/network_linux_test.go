@@ -15,7 +15,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// Both sides have the same limits.
+// The helper and the egress package have the same limits.
 func TestBoundsOfNetworks(t *testing.T) {
 	t.Parallel()
 	if inside.MaxPorts != egress.MaxPorts {
@@ -38,7 +38,7 @@ func TestBoundsOfNetworks(t *testing.T) {
 	}
 }
 
-// opened returns numbers of new descriptors: the rest of a test checks who closes them.
+// opened returns n new file descriptors, whose closing the test observes.
 func opened(t *testing.T, n int) []int {
 	t.Helper()
 	fds := make([]int, n)
@@ -48,16 +48,16 @@ func opened(t *testing.T, n int) []int {
 	return fds
 }
 
-// count returns the number of descriptors of this process.
+// count returns the number of open file descriptors of this process.
 func count(t *testing.T) int {
 	t.Helper()
 	entries := must.Get(os.ReadDir("/proc/self/fd"))(t)
 	return len(entries)
 }
 
-// A message with too many descriptors is refused, and all of them are closed.
+// A message with too many file descriptors is refused, and all of them are closed.
 //
-// Not parallel: it counts the open descriptors of the process.
+// Not parallel: it counts the open file descriptors of the process.
 func TestReceiveBounds(t *testing.T) {
 	for _, c := range []struct {
 		sent, most   int
@@ -90,9 +90,9 @@ func TestReceiveBounds(t *testing.T) {
 	}
 }
 
-// The proxy serves only if all expected listeners arrive from inside.
+// The proxy serves only if all expected listeners arrive from the helper.
 //
-// Not parallel: it counts the open descriptors of the process.
+// Not parallel: it counts the open file descriptors of the process.
 func TestListenersAreChecked(t *testing.T) {
 	socket := func(network string) int {
 		var f *os.File

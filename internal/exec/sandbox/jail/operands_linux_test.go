@@ -19,7 +19,7 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// pinned returns the order of a call with these operands.
+// pinned pins the operands of a call, and returns its order.
 func pinned(t *testing.T, root string, operands ...tool.Operand) (*order, error) {
 	t.Helper()
 	w := must.Get(OpenWorkspace(root))(t)
@@ -30,8 +30,8 @@ func pinned(t *testing.T, root string, operands ...tool.Operand) (*order, error)
 	return o, c.pin(o, Work{Spec: sandbox.Spec{Operands: operands}})
 }
 
-// The kept bytes of an operand are the approved ones, from a file of the workspace, and cannot be
-// changed.
+// The pinned bytes of an operand are the approved ones, from a file of the workspace, and
+// cannot be changed.
 func TestOperandsAreKept(t *testing.T) {
 	t.Parallel()
 	top := realPath(t, t.TempDir())
@@ -69,7 +69,7 @@ func TestOperandsAreKept(t *testing.T) {
 	}
 }
 
-// The kept bytes are limited; operands beyond the limit are reported.
+// The number of pinned bytes is limited; operands beyond the limit are reported.
 func TestKeptOperandsAreBounded(t *testing.T) {
 	t.Parallel()
 	root := realPath(t, t.TempDir())
@@ -88,7 +88,8 @@ func TestKeptOperandsAreBounded(t *testing.T) {
 	}
 }
 
-// The helper writes only to the hashed files, even if they or links to them were changed since.
+// The helper writes only to the hashed files, even if the files or links to them changed
+// meanwhile.
 func TestHelperRefusesOperands(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})

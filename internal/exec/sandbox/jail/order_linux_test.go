@@ -11,8 +11,8 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// The order distinguishes the checked program from a replacement, and from its own later state. A
-// file of a copy is a different file: its bytes are pinned.
+// The order distinguishes the checked program from a replacement, and from a later state of the
+// same file. A file of a copy is a different file, so its bytes are pinned.
 func TestOrderNamesTheProgram(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})

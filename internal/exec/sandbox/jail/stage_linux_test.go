@@ -11,13 +11,14 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// stageSpec describes the outer stage's mounts for a workspace. The following program cannot be
-// started.
+// stageSpec returns a spec for the outer stage's mounts of a workspace. Its program does not
+// exist.
 func stageSpec(workspace inside.Source, overlay *inside.Overlay) inside.Spec {
 	return inside.Spec{Outer: inside.Outer{Parent: os.Getpid(), Workspace: workspace, Overlay: overlay, Exec: "/nonexistent", Argv: []string{"none"}}}
 }
 
-// startStage starts the outer stage in separate namespaces: its mounts must not affect the host.
+// startStage starts the outer stage in separate namespaces, because its mounts must not affect
+// the host.
 func startStage(t *testing.T, m *Machine, spec inside.Spec) *helperRun {
 	t.Helper()
 	return startHelperAs(t, m, inside.StageOuter, specFile(t, spec), &syscall.SysProcAttr{
@@ -27,7 +28,7 @@ func startStage(t *testing.T, m *Machine, spec inside.Spec) *helperRun {
 	})
 }
 
-// Only the directories that palyrad opened are mounted, and no replacement of them.
+// The stage mounts only the directories that palyrad opened, and no replacements.
 func TestStageRefusesOtherDirectories(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
@@ -61,7 +62,7 @@ func TestStageRefusesOtherDirectories(t *testing.T) {
 	}
 }
 
-// Pinned paths are in the workspace, even if a link now leads out of it.
+// Pinned paths are inside the workspace, even if a link meanwhile leads out of it.
 func TestStagePinsNothingOutside(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})

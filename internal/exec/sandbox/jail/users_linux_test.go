@@ -47,7 +47,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// With any number of concurrent sandboxes, no two have the same user.
+// No two concurrent sandboxes have the same user.
 func TestUsersAtOnce(t *testing.T) {
 	t.Parallel()
 	const most = 8

@@ -65,7 +65,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// No run has the level strict: files and the network are open.
+// No run has the level strict, because files and the network are not restricted.
 func TestLevel(t *testing.T) {
 	t.Parallel()
 	for _, readOnly := range []bool{true, false} {

@@ -8,7 +8,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// Sizes and offsets are those of winnt.h for 64-bit Windows.
+// Sizes and offsets equal the ones in winnt.h for 64-bit Windows.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	var a accounting

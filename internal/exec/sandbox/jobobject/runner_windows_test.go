@@ -24,7 +24,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// The tests run their own program, selected by a word after "child".
+// The tests run this binary as their program, which a word after "child" selects.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 2 && os.Args[1] == "child" {
 		os.Exit(act(os.Args[2:]))
@@ -103,7 +103,7 @@ func awaitKill() {
 	<-signals
 }
 
-// start starts this program again, without its descriptors.
+// start starts this program again, without its file descriptors.
 func start(args ...string) {
 	self, _ := os.Executable()
 	cmd := exec.Command(self, append([]string{"child"}, args...)...)
@@ -112,7 +112,7 @@ func start(args ...string) {
 	}
 }
 
-// tempDir is t.TempDir for file systems that do not support its way of deleting.
+// tempDir replaces t.TempDir on file systems that do not support its way of deleting.
 func tempDir(t *testing.T) string {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("", "jobobject-"))(t)
@@ -127,8 +127,9 @@ func newTestRunner(t *testing.T) *Runner {
 	return r
 }
 
-// wine reports whether this is Wine, which accepts every limit and reads none back: there the
-// tests show that nothing runs for that reason, and then check the remaining effects.
+// wine reports whether the system is Wine, which accepts every limit and returns none. There,
+// the tests verify that programs are refused for that reason, and then test the remaining
+// effects.
 func wine() bool {
 	return windows.NewLazySystemDLL("ntdll.dll").NewProc("wine_get_version").Find() == nil
 }
@@ -144,13 +145,13 @@ func spec(t *testing.T, args ...string) sandbox.Spec {
 	}
 }
 
-// do runs s and checks that nothing of the run is left.
+// do runs s and verifies that no resource of the run is left.
 func do(t *testing.T, s sandbox.Spec) (sandbox.Report, error) {
 	t.Helper()
 	return with(t, newTestRunner(t), s)
 }
 
-// strictly is do with the production behavior: an unproved layer refuses.
+// strictly is do with the production behavior: an unproved layer prevents the run.
 func strictly(t *testing.T, s sandbox.Spec) (sandbox.Report, error) {
 	t.Helper()
 	r := newTestRunner(t)
@@ -231,7 +232,7 @@ func TestEndings(t *testing.T) {
 			if err != nil || r.Quota != c.quota || r.TimedOut != c.timed || r.ExitCode != nil {
 				t.Errorf("%v: quota %q, timed out %t, exit code %v, stdout %.200q, stderr %.200q", err, r.Quota, r.TimedOut, r.ExitCode, r.Stdout.Head, r.Stderr.Head)
 			}
-			// A program that its own limit does not end lasts until Wall.
+			// A program that its limit does not end lasts until Wall.
 			if r.Usage.Wall > must.Patience*4/5 {
 				t.Errorf("it took %s", r.Usage.Wall)
 			}
@@ -269,7 +270,7 @@ func TestStraggler(t *testing.T) {
 	}
 }
 
-// A system that does not report the limits in force runs nothing.
+// A program does not run if the system does not report the limits in force.
 func TestUnprovedLayersRefuse(t *testing.T) {
 	t.Parallel()
 	s := spec(t)
@@ -282,7 +283,7 @@ func TestUnprovedLayersRefuse(t *testing.T) {
 	}
 }
 
-// A read-only workspace requires low integrity, or nothing runs.
+// A program with a read-only workspace runs only with low integrity.
 func TestReadOnly(t *testing.T) {
 	t.Parallel()
 	s := spec(t)

@@ -15,9 +15,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// The tests for Windows run under Wine if it is installed. Wine's job objects end a whole tree,
-// which is the most important feature for a run. Of the limits on processor time, memory and
-// processes, Wine 8 accepts all and enforces none, and it reads none back, so that the product
+// The tests for Windows run under Wine if it is installed. Wine's job objects end a whole
+// process tree, which is the most important feature for a run. Wine 8 accepts the limits on
+// processor time, memory and processes, but enforces none and returns none, so the product
 // refuses to run there.
 //
 // Not parallel: it adopts orphans for the process and reaps any child of it.
@@ -39,13 +39,13 @@ func TestUnderWine(t *testing.T) {
 	if text, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the tests for Windows: %v\n%s", err, text)
 	}
-	// Processes that Wine leaves behind are reaped by this process.
+	// This process reaps the processes that Wine leaves behind.
 	must.Do(t, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer reap()
 	defer func() {
 		cmd := exec.Command(server, "-k")
 		cmd.Env = env
-		_ = cmd.Run() // it fails if nothing is left to stop
+		_ = cmd.Run() // fails if no process is left to stop
 	}()
 	if text, err := run(wine, "wineboot", "--init"); err != nil {
 		t.Skipf("Wine does not start: %v\n%s", err, text)
@@ -77,7 +77,7 @@ func findWine() (wine, server string) {
 	return "", ""
 }
 
-// reap reaps the processes that Wine left to this process.
+// reap reaps the orphaned processes of Wine.
 func reap() {
 	for {
 		if _, err := unix.Wait4(-1, nil, 0, nil); err != nil && !errors.Is(err, unix.EINTR) {
@@ -93,7 +93,7 @@ func forwarder(library, function, target string) []byte {
 	const address, offset, size = 0x1000, 0x200, 0x200
 	order := binary.LittleEndian
 	section := make([]byte, size)
-	next := 52 // after the directory and its three tables of one entry
+	next := 52 // after the directory and its three tables with one entry each
 	text := func(s string) uint32 {
 		at := next
 		next += copy(section[at:], s) + 1

@@ -92,8 +92,8 @@ func TestLadder(t *testing.T) {
 	}
 }
 
-// TestWindowsIsTierB: the only backend of Windows does not count as Tier C. It is used as Tier B,
-// or if a lower rung is allowed.
+// TestWindowsIsTierB: the only backend of Windows does not count as Tier C. It is used as Tier
+// B, or if a lower rung is allowed.
 func TestWindowsIsTierB(t *testing.T) {
 	t.Parallel()
 	job := sandbox.Status{Available: true, Tier: sandbox.TierB, Rung: sandbox.JobObject}

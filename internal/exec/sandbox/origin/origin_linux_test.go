@@ -15,7 +15,7 @@ func TestOrphaned(t *testing.T) {
 	me := strconv.Itoa(os.Getpid())
 	for mark, want := range map[string]bool{
 		Mark():      false,
-		me + "-1":   true, // the number was used before
+		me + "-1":   true, // the pid was used before
 		"4194305-1": true, // beyond the largest pid
 		me:          false, "": false, "-1": false, "x-1": false, "0-1": false, "-5-1": false, "+5-1": false,
 		me + "-": false, me + "-x": false, me + "-1-1": false,
@@ -26,7 +26,7 @@ func TestOrphaned(t *testing.T) {
 	}
 }
 
-// A daemon without free descriptors does not consider other daemons dead.
+// A daemon without free file descriptors does not consider other daemons dead.
 //
 // Not parallel: it lowers the limit of open files of the process.
 func TestOrphanedUnseen(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// pipes are both streams of a program; the test writes like the program.
+// pipes returns both streams of a program, and the ends to which the test writes.
 func pipes(t *testing.T) (stdout, stderr, toOut, toErr *os.File) {
 	t.Helper()
 	var list []*os.File
@@ -61,7 +61,7 @@ func TestReading(t *testing.T) {
 	}
 }
 
-// Both streams count together, and later output is read, but not passed on.
+// Both streams count together. Output after the limit is read but not passed on.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	const keep = 4096
@@ -85,7 +85,7 @@ func TestFlood(t *testing.T) {
 			if c.want {
 				<-r.Flooded()
 				flooded = true
-				_, _ = toOut.Write(make([]byte, limit)) // never blocked
+				_, _ = toOut.Write(make([]byte, limit)) // the write never blocks
 			}
 			toOut.Close()
 			toErr.Close()
@@ -113,8 +113,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// A process that outlives the program holds its output open: the received output counts, and the
-// wait is at most EOFWait.
+// A process that outlives the program keeps its output open. The received output counts, and
+// the wait lasts at most EOFWait.
 func TestHeldOpen(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -161,7 +161,7 @@ func TestBytesStayAsTheyAre(t *testing.T) {
 	}
 }
 
-// A call without output costs next to nothing.
+// A call without output uses almost no memory.
 //
 // Not parallel: it measures the heap of the process.
 func TestIdleMemory(t *testing.T) {
@@ -169,7 +169,7 @@ func TestIdleMemory(t *testing.T) {
 	var before, after runtime.MemStats
 	var list []*Reading
 	var ends []io.Closer
-	for range 3 { // the remains of earlier tests in pools take two
+	for range 3 { // the remains of earlier tests in pools need two collections
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&before)

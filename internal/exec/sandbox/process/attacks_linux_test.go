@@ -19,8 +19,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// attack is a program that prints "done" on a forbidden success. It must fail with every layer
-// and succeed without those of open.
+// attack is a program that prints "done" if a forbidden action succeeds. It must fail with
+// every layer in force, and succeed without the layers in open.
 type attack struct {
 	name   string
 	python string
@@ -54,7 +54,7 @@ func TestAttacksFailAndSucceedWithoutTheLayer(t *testing.T) {
 	}
 }
 
-// host contains the objects that a program must not reach.
+// host has the objects that a program must not reach.
 type host struct {
 	secret, victim string
 	port           int
@@ -124,7 +124,7 @@ func attacks(h host) []attack {
 	}
 }
 
-// Two mechanisms protect the host's network on the lower rung, each sufficient by itself.
+// Two mechanisms protect the host's network on the lower rung, and each is sufficient alone.
 func TestEachMechanismDeniesTCP(t *testing.T) {
 	t.Parallel()
 	h := startHost(t)
@@ -137,7 +137,8 @@ func TestEachMechanismDeniesTCP(t *testing.T) {
 	}
 }
 
-// The first process stays in the sandbox, and its memory and descriptors are not accessible.
+// The first process stays in the sandbox, and its memory and file descriptors are not
+// accessible.
 func TestFirstProcessIsOutOfReach(t *testing.T) {
 	t.Parallel()
 	script := `cat /proc/1/task/*/status | grep -c 'CapEff:[[:space:]]0000000000000000'; ls /proc/1/task | wc -l
@@ -148,7 +149,7 @@ func TestFirstProcessIsOutOfReach(t *testing.T) {
 	}
 }
 
-// Landlock covers neither modes nor times; read-only mounts do, and without mounts the report
+// Landlock protects neither modes nor times. Read-only mounts do, and without mounts the report
 // states the gap.
 func TestMetadataOfTheHost(t *testing.T) {
 	t.Parallel()
@@ -170,8 +171,8 @@ func TestMetadataOfTheHost(t *testing.T) {
 	}
 }
 
-// Without a process namespace, the filter protects the daemon's limits from a program of the same
-// user, and Landlock protects the daemon from its signals.
+// The filter protects the daemon's limits from a program of the same user if no PID namespace
+// exists. Landlock protects the daemon from its signals.
 func TestProcessesOfTheSameUser(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, python, layer string }{

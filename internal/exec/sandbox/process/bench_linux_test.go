@@ -8,8 +8,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// BenchmarkRun is the time of a program that does nothing, from the spec to the report, compared
-// with a plain fork and exec.
+// BenchmarkRun measures an empty program from the spec to the report, and compares it with a
+// plain fork and exec.
 func BenchmarkRun(b *testing.B) {
 	b.Run("fork and exec", func(b *testing.B) {
 		for b.Loop() {

@@ -14,7 +14,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// A test that needs another user, or a daemon to kill, starts this binary again with an errand.
+// childErrand is the variable with the errand of a restarted test binary. Tests restart the
+// binary to run as another user or as a daemon that they can kill.
 const childErrand = "TEST_PALYRA_ERRAND"
 
 // errand is the input of the child.
@@ -23,7 +24,7 @@ type errand struct {
 	LayerDir string
 	Alone    bool
 	Without  []string
-	// Hosts are the hosts of Spec.Network: a Grant cannot be encoded as JSON.
+	// Hosts are the hosts of Spec.Network, because a Reach cannot be encoded as JSON.
 	Hosts []string
 }
 
@@ -55,7 +56,7 @@ func childMain() int {
 		}
 		e.Spec.Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
 	}
-	// A reader of the child's standard error learns that the program runs.
+	// The output notifies a reader of the child's standard error that the program runs.
 	e.Spec.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s\n", chunk) }
 	report, err := r.Run(context.Background(), e.Spec)
 	if report.Layer != nil {
@@ -85,7 +86,7 @@ func (e errand) runner(helper []byte) (*Runner, error) {
 	return r, err
 }
 
-// command is the child, as an ordinary user.
+// command returns the command of the child, which runs as an ordinary user.
 func (e errand) command(t *testing.T) *exec.Cmd {
 	t.Helper()
 	cmd := jailtest.Again(t, childErrand, e)
@@ -93,7 +94,7 @@ func (e errand) command(t *testing.T) *exec.Cmd {
 	return cmd
 }
 
-// asOrdinary runs a spec by an ordinary user's daemon.
+// asOrdinary runs a spec in a daemon of an ordinary user.
 func asOrdinary(t *testing.T, e errand) childResult {
 	t.Helper()
 	var result childResult

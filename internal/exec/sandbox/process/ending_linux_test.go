@@ -22,7 +22,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// A program is not the first of its processes, so that signals end it like any other.
+// A program is not the first process of its namespace, so signals end it like any other
+// program.
 func TestEndings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -55,8 +56,8 @@ func TestOrphansAreReaped(t *testing.T) {
 	jailtest.Output(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), script))
 }
 
-// Processes that outlive the program, in separate sessions and ignoring signals, are ended with
-// it.
+// Processes that outlive the program end with it, even if they are in separate sessions and
+// ignore signals.
 func TestNoProcessOutlivesTheRun(t *testing.T) {
 	t.Parallel()
 	for _, rung := range rungs {
@@ -116,7 +117,7 @@ func TestStoppedRuns(t *testing.T) {
 	}
 }
 
-// The writes of a run to its copy are measured while it runs, and once more after it has ended.
+// The writes of a run to its copy are measured during the run, and again after its end.
 func TestDiskLimit(t *testing.T) {
 	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)
@@ -138,14 +139,14 @@ func TestDiskLimit(t *testing.T) {
 	}
 }
 
-// When the daemon is killed, its program ends with it.
+// A program ends with its daemon if the daemon is killed.
 func TestDaemonIsKilled(t *testing.T) {
 	t.Parallel()
 	for _, alone := range []bool{false, true} {
 		mark := "2718" + strconv.Itoa(os.Getpid())
 		e := errand{Spec: jailtest.Shell(t, jailtest.Workspace(t), "echo up; (setsid sleep "+mark+"9 &); sleep "+mark), LayerDir: jailtest.Dir(t), Alone: alone}
 		if alone {
-			// Without groups and namespaces only the program itself ends.
+			// Only the program itself ends without groups and namespaces.
 			e.Spec.Argv[2] = "echo up; exec sleep " + mark
 			e.Without = []string{"control_group"}
 		}
@@ -168,8 +169,8 @@ func TestDaemonIsKilled(t *testing.T) {
 	}
 }
 
-// Capabilities, Landlock and seccomp belong to one thread of the helper: every one of many
-// concurrent runs must prove them, with any scheduling of the runtime.
+// Capabilities, Landlock and seccomp belong to one thread of the helper. Each of many
+// concurrent runs must prove them, whatever the Go scheduler does.
 func TestManyRunsAtOnce(t *testing.T) {
 	t.Parallel()
 	for _, rung := range rungs {

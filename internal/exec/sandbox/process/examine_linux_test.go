@@ -8,7 +8,7 @@ import (
 	"palyra/internal/exec/sandbox/jail"
 )
 
-// Every layer is proved, and every attempt is effective without it.
+// Every layer is proved, and without it the forbidden attempt succeeds.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	for _, rung := range rungs {

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// TestInjectedSecret: Tier B gives a program a secret in a variable. It has no memory for files,
-// so secret files are refused before anything is started.
+// TestInjectedSecret: Tier B passes a secret to a program in a variable. It has no in-memory
+// file system, so secret files are refused before the program starts.
 func TestInjectedSecret(t *testing.T) {
 	t.Parallel()
 	r, root := newTestRunner(t), jailtest.Workspace(t)

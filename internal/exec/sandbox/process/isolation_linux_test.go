@@ -63,7 +63,7 @@ func TestLowerLevelReportsMissingLayers(t *testing.T) {
 	}
 }
 
-// A requested layer that is not in force prevents the start of the program, for any reason.
+// A requested layer that is not in force prevents the start of the program, whatever the cause.
 func TestEachMissingLayerRefuses(t *testing.T) {
 	t.Parallel()
 	flag := func(bits uintptr) func(*jail.Plan) {
@@ -124,7 +124,7 @@ func TestOrdinaryUser(t *testing.T) {
 		spec := jailtest.Shell(t, root, "id -u; echo x > made; cat made")
 		e := errand{Spec: spec, LayerDir: jailtest.Dir(t), Alone: alone}
 		if alone {
-			e.Without = []string{jail.LayerGroup} // this user has none
+			e.Without = []string{jail.LayerGroup} // this user has no control group
 		}
 		result := asOrdinary(t, e)
 		if result.Error != "" || result.Report.ExitCode == nil || *result.Report.ExitCode != 0 || !strings.HasSuffix(string(result.Report.Stdout.Head), "x\n") {
@@ -170,7 +170,7 @@ func TestMasks(t *testing.T) {
 	jailtest.Masks(t, newTestRunner(t), newTestRunner(t, jail.LayerMasks))
 }
 
-// Denied calls are in the report, with the path of the program inside.
+// The report lists denied calls, with the path of the program inside the sandbox.
 func TestViolationsAreReported(t *testing.T) {
 	t.Parallel()
 	report := jailtest.Run(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), "unshare -U true; true"))
@@ -220,7 +220,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Without user namespaces the lower rung is used only if it is allowed.
+// The lower rung is used without user namespaces only if it is allowed.
 func TestLowerLevelMustBeAllowed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// helperProgram is palyra-init as built for this test run.
+// helperProgram is palyra-init, built for this test run.
 var helperProgram []byte
 
 func TestMain(m *testing.M) {
@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(jailtest.Main(m, &helperProgram))
 }
 
-// newTestRunner fails, and names the next step, if the best rung is not available: a skipped test
-// must not look like a passed one.
+// newTestRunner fails with the next step if the best rung is not available. A skipped test must
+// not look like a passed one.
 func newTestRunner(t testing.TB, leaveOut ...string) *Runner {
 	t.Helper()
 	needs.Programs(t)

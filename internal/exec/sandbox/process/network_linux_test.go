@@ -31,7 +31,7 @@ func answers(t *testing.T, report sandbox.Report) []string {
 	return got
 }
 
-// A program reaches its hosts without a proxy configuration, and nothing else.
+// A program reaches its hosts without a proxy configuration, and no other hosts.
 func TestHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -55,7 +55,7 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// Without a separate network, the program has the host's.
+// The program has the host's network if no separate network namespace exists.
 func TestHostsWithoutNetwork(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -70,8 +70,8 @@ func TestHostsWithoutNetwork(t *testing.T) {
 	}
 }
 
-// Names are resolved by the sandbox's own service, regardless of the host's settings, and the
-// file with this setting cannot be changed.
+// The sandbox's own resolver resolves names, regardless of the host's settings. The file with
+// this setting cannot be changed.
 func TestOwnResolver(t *testing.T) {
 	t.Parallel()
 	s := jailtest.Shell(t, jailtest.Workspace(t), "cat /etc/resolv.conf; ! dd if=/dev/null conv=nocreat,notrunc of=/etc/resolv.conf")
@@ -81,7 +81,7 @@ func TestOwnResolver(t *testing.T) {
 	}
 }
 
-// The lower rung cannot restrict a program to its hosts.
+// The lower rung refuses a program whose hosts are restricted.
 func TestLowerLevelRefusesHosts(t *testing.T) {
 	t.Parallel()
 	r := newAloneRunner(t)

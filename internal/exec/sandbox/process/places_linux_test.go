@@ -56,8 +56,8 @@ func TestWorkspaceModes(t *testing.T) {
 	}
 }
 
-// The owner's private files are visible through a view, and new files of a program belong to the
-// owner.
+// The owner's private files are visible through a view, and new files of the program belong to
+// the owner.
 func TestOwnerOfTheWorkspace(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -96,7 +96,7 @@ func TestDirectoriesOfTheRun(t *testing.T) {
 	}
 }
 
-// scratches returns the directories that runs of a daemon have left.
+// scratches returns the leftover directories of a daemon's runs.
 func scratches(t *testing.T, mark string) []string {
 	t.Helper()
 	return must.Get(filepath.Glob(filepath.Join(os.TempDir(), scratchPrefix+mark+"*")))(t)
@@ -148,7 +148,7 @@ func TestProgramOfTheWorkspace(t *testing.T) {
 	}
 }
 
-// A direct run cannot change protected files if it has mounts, and new ones are moved away on
+// A direct run with mounts cannot change protected files. New protected files are moved away on
 // either rung.
 func TestProtectedFilesOfDirectRuns(t *testing.T) {
 	t.Parallel()
@@ -173,7 +173,7 @@ func TestProtectedFilesOfDirectRuns(t *testing.T) {
 }
 
 // Common developer tools work with their granted access, and none of their calls is reported as
-// an attack.
+// a violation.
 func TestDeveloperToolsWork(t *testing.T) {
 	t.Parallel()
 	scripts := map[string]string{

@@ -18,9 +18,10 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// The tests run the whole runner on Linux with a fake sandbox-exec, which forbids nothing. The
-// helper under the name ChildCommand is the real one; under the name forgingChild it reports all
-// attempts as denied, so that the rest of a run can be tested.
+// forgingChild is the name of a fake helper. The tests run the whole runner on Linux with a
+// fake sandbox-exec, which forbids no operations. The helper under the name ChildCommand is the
+// real one. The helper under the name forgingChild reports all attempts as denied, so that
+// tests can cover the rest of a run.
 const forgingChild = "forging-child"
 
 // brokenTag makes the fake sandbox-exec fail like the real one.
@@ -46,7 +47,7 @@ func ended(err error) {
 	os.Exit(1)
 }
 
-// sandboxed parses the arguments like sandbox-exec and becomes the program.
+// sandboxed parses the arguments like sandbox-exec and executes the program.
 func sandboxed(args []string) int {
 	if len(args) < 2 || args[0] != "-p" || strings.Contains(args[1], brokenTag) {
 		os.Stderr.WriteString("sandbox-exec: profile:1:0: unbound variable\n")
@@ -115,7 +116,7 @@ func spec(t *testing.T, argv ...string) sandbox.Spec {
 	return sandbox.Spec{Argv: argv, Executable: program.Executable, WorkspaceRoot: t.TempDir(), Workspace: sandbox.Direct}
 }
 
-// script returns the spec of a shell script in a workspace.
+// script returns the spec of a shell script with a new workspace.
 func script(t *testing.T, text string) sandbox.Spec {
 	t.Helper()
 	s := spec(t, "sh", "script")
@@ -123,7 +124,7 @@ func script(t *testing.T, text string) sandbox.Spec {
 	return s
 }
 
-// run runs s with the forging helper, and checks that nothing of the run is left.
+// run runs s with the forging helper, and verifies that no resource of the run is left.
 func run(t *testing.T, s sandbox.Spec) (sandbox.Report, error) {
 	t.Helper()
 	r := newTestRunner(t, forgingChild)

@@ -18,8 +18,8 @@ type form struct {
 	list []form
 }
 
-// parse parses a profile as sandbox-exec does: lists of atoms, strings with backslash escapes,
-// and #"..." without them.
+// parse parses a profile like sandbox-exec: lists of atoms, strings with backslash escapes, and
+// #"..." without escapes.
 func parse(text string) ([]form, error) {
 	forms, rest, err := parseList(text, false)
 	if err == nil && rest != "" {
@@ -90,7 +90,7 @@ func parseString(text string) (value, rest string, err error) {
 	return "", "", errors.New("a string does not end")
 }
 
-// shape is a profile without the content of its strings.
+// shape returns a profile without the content of its strings.
 func shape(forms []form) string {
 	var b strings.Builder
 	for _, f := range forms {

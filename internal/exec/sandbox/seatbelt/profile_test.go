@@ -74,7 +74,7 @@ func TestProfileWrites(t *testing.T) {
 	}
 }
 
-// A denial before the allowing rule would have no effect.
+// A denying rule must follow the allowing rule; before it, it would have no effect.
 func TestProfileDeniesLast(t *testing.T) {
 	t.Parallel()
 	last := map[string]int{}
@@ -156,7 +156,7 @@ func TestParams(t *testing.T) {
 	}
 }
 
-// hostile are texts that would end a string, an expression or a list.
+// hostile are texts that would end a string, an expression or a list if they were not escaped.
 var hostile = []string{
 	`/a" (allow default) "`, `/a\`, `/a\" (allow file-write*)`, `/a))(allow network*)((`, `/a;comment`, `/a#"b`, `/a'b`, "/a`b", `/a$(b)`, `/a[^b]`, `/a^b`, "/ä/ﬁ", `/a|.*`,
 }
@@ -196,7 +196,8 @@ func TestUnrepresentablePaths(t *testing.T) {
 	}
 }
 
-// For any paths, a profile has the same rules, and every path is passed unchanged.
+// A profile has the same rules for any paths, and every path is passed unchanged as a
+// parameter.
 func FuzzProfile(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(text, text)

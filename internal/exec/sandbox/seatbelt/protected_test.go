@@ -11,7 +11,7 @@ import (
 
 const root = "/opt/acme/a+b (c)/.claude/w"
 
-// compiled are denials that can be evaluated.
+// compiled are the denials of a profile as regular expressions.
 type compiled struct{ writes, pins, repositories, except []*regexp.Regexp }
 
 func compile(t testing.TB, extra ...string) compiled {
@@ -39,8 +39,8 @@ func matches(list []*regexp.Regexp, rel string) bool {
 	return false
 }
 
-// denied reports whether a file of that name cannot be written, and pinned whether a directory
-// cannot be created or moved away.
+// denied reports whether a file with a name cannot be written. pinned reports whether a
+// directory cannot be created or moved.
 func (c compiled) denied(rel string) bool {
 	return matches(c.writes, rel) || matches(c.repositories, rel) && !matches(c.except, rel)
 }
@@ -55,7 +55,7 @@ func TestProtectedNames(t *testing.T) {
 		".GIT/Hooks/x", ".git/modules/x/config", ".git/objects/info/alternates", ".mcp.json", "a/.MCP.json", ".claude/settings.json",
 		".vscode/tasks.json", ".VSCode/x", ".npmrc", "x.pth", "a.b.PTH", "p.cedar", "Jenkinsfile", ".github/workflows/ci.yml", ".cargo/credentials.toml",
 		".config/git/config", ".hg/hgrc", ".hg/hgrc.local", "HEAD", "bare/HEAD", "bare/head", "palyra.toml",
-		// Compares names like a case-insensitive file system.
+		// Names are compared like on a case-insensitive file system.
 		".ßh/config", ".\u017fsh/config", ".\u212Aube/config", "\ufb01x/.con\ufb01g/git/config", "sitecu\ufb06omize.py",
 		"secrets", "a/secrets/x", "build/out", "build/out/x", "go.sealed", "a/b/yarn.sealed", "deep/anything",
 	} {
@@ -74,7 +74,8 @@ func TestProtectedNames(t *testing.T) {
 	}
 }
 
-// Moving a directory away, filling it and moving it back introduces nothing.
+// A program cannot add protected files by moving a directory away, filling it and moving it
+// back.
 func TestDirectoriesAreHeld(t *testing.T) {
 	t.Parallel()
 	c := compile(t, "build/out")
@@ -114,7 +115,7 @@ func TestTooManySpellings(t *testing.T) {
 	}
 }
 
-// All names that the gateway protects are denied by the kernel as well.
+// The kernel also denies all names that the gateway protects.
 func FuzzProtected(f *testing.F) {
 	for _, p := range workspace.ProtectedPatterns() {
 		f.Add("sub/" + strings.ReplaceAll(p.Path, "*", "x"))

@@ -54,7 +54,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// If nothing is forbidden, the helper detects it and nothing runs.
+// The helper detects a sandbox that forbids no operations, and the program does not run.
 func TestUnprovedLayersRefuse(t *testing.T) {
 	t.Parallel()
 	s := script(t, "touch ran\n")
@@ -209,7 +209,7 @@ func TestStraggler(t *testing.T) {
 	}
 }
 
-// The helper checks the workspace and the program again, because either may have been replaced.
+// The helper checks the workspace and the program again, because both may have been replaced.
 //
 // Not parallel: it changes the current directory of the process.
 func TestSwapped(t *testing.T) {
@@ -243,7 +243,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// The message of sandbox-exec about an invalid profile is passed on.
+// The error contains the message of sandbox-exec about an invalid profile.
 func TestBrokenProfile(t *testing.T) {
 	t.Parallel()
 	r := newTestRunner(t, forgingChild)
@@ -259,7 +259,7 @@ func TestProbeAndExamine(t *testing.T) {
 	if s := good.Probe(t.Context()); !s.Available || sandbox.Level(egress.Strict, s.Requested, s.Layers) != sandbox.LevelStrict {
 		t.Errorf("the probe says %+v", s)
 	}
-	// The open profile gets the real helper, for which every attempt succeeds.
+	// The open profile starts the real helper, for which every attempt succeeds.
 	for _, e := range good.Examine(t.Context()) {
 		if !e.Denied || !e.Control || e.Problem != "" {
 			t.Errorf("%s: %+v", e.Layer, e)

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/core/needs"
 )
 
-// oracle is testdata/oracle.c, which calls libseccomp.
+// oracle is the program of testdata/oracle.c, which calls libseccomp.
 type oracle struct{ path string }
 
 func newOracle(t *testing.T) oracle {
@@ -58,7 +58,7 @@ func instructions(program []byte) []bpf.RawInstruction {
 	return raw
 }
 
-// names are the calls known to libseccomp, by number.
+// names returns the calls known to libseccomp, by number.
 func (o oracle) names(t *testing.T) map[int]string {
 	t.Helper()
 	names := map[int]string{}
@@ -70,8 +70,9 @@ func (o oracle) names(t *testing.T) map[int]string {
 	return names
 }
 
-// TestOracle compares the decisions with those of libseccomp for independently written rules: by
-// number for every call, and over boundary values for calls whose arguments are checked.
+// TestOracle compares the decisions with libseccomp's decisions for independently written
+// rules. It covers every call by number, and boundary values of calls whose arguments are
+// checked.
 func TestOracle(t *testing.T) {
 	t.Parallel()
 	needs.Programs(t, "gcc")

@@ -45,7 +45,7 @@ func newVM(t testing.TB, o Options) *bpf.VM {
 	return machine(t, raw)
 }
 
-// machine runs a program as the kernel does, except for the byte order.
+// machine returns a VM that runs a program like the kernel, except for the byte order.
 func machine(t testing.TB, raw []bpf.RawInstruction) *bpf.VM {
 	t.Helper()
 	code, ok := bpf.Disassemble(raw)
@@ -217,10 +217,10 @@ func TestForeignArchitectures(t *testing.T) {
 	}
 }
 
-// calls is larger than every number in use.
+// calls is larger than every system call number in use.
 const calls = 600
 
-// Every number is answered according to the lists, for any shape of the search.
+// Every number has the answer that the lists define, for any shape of the binary search.
 func TestSearchAgreesWithLists(t *testing.T) {
 	t.Parallel()
 	vm := newVM(t, Options{})

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boundaryValues are boundary values of arguments on both sides of every check.
+// boundaryValues returns boundary values of arguments on both sides of every check.
 func boundaryValues() []uint64 {
 	return []uint64{
 		0, 1, 2, 3, 4, 5, 6, 8, 10, 15, 16, 17, 18, 40, 132, 255, 262, 1 << 7, 1 << 10, 0o644, 0o2755, 0o4755, 0o6000, 0o7777,
@@ -24,8 +24,8 @@ func boundaryValues() []uint64 {
 	}
 }
 
-// boundaryArgs yields the boundary values in each argument, together with second values that
-// matter for calls with two or three checked arguments.
+// boundaryArgs yields the boundary values in each argument. It adds second values that matter
+// for calls with two or three checked arguments.
 func boundaryArgs() iter.Seq[[6]uint64] {
 	second := []uint64{0, 1, 2, 6, 17, 262, 0o644, 0o2755, 0o4755, unix.S_IFCHR, unix.O_CREAT | unix.O_WRONLY, unix.O_TMPFILE, 0xffffffff, 1 << 32}
 	return func(yield func([6]uint64) bool) {
@@ -41,8 +41,8 @@ func boundaryArgs() iter.Seq[[6]uint64] {
 	}
 }
 
-// The kernel's filter, the watching filter and the notifier's table must agree on every call: the
-// errno is the same, whichever of them answers.
+// The kernel's filter, the watching filter and the notifier's table must agree on every call.
+// The errno is the same, whichever of them answers.
 func TestWatchedAnswersAreTheSame(t *testing.T) {
 	t.Parallel()
 	for _, o := range []Options{{}, {StrictExec: true}, {NoNetwork: true, NoIPC: true, NoProcesses: true}} {

@@ -16,8 +16,8 @@ import (
 	"palyra/internal/exec/program/command"
 )
 
-// aRustup is a home in which rustup has installed toolchains, with its links in ~/.cargo/bin:
-// symbolic ones, and a hard one.
+// aRustup returns a home with toolchains that rustup installed. Its links in ~/.cargo/bin are
+// symbolic, and one is hard.
 func aRustup(t *testing.T) string {
 	t.Helper()
 	home := newHome(t, ".cargo/bin/rustup", ".cargo/credentials.toml", ".rustup/settings.toml",
@@ -31,8 +31,8 @@ func aRustup(t *testing.T) string {
 	return home
 }
 
-// TestRustup: a command that only rustup could interpret is refused before anything runs, with
-// the command to use instead; that command, and all other calls, run.
+// TestRustup: a command that only rustup could interpret is refused before it runs, and the
+// error names the command to use instead. That command, and all other calls, run.
 func TestRustup(t *testing.T) {
 	t.Parallel()
 	home := aRustup(t)
@@ -73,7 +73,7 @@ func TestRustup(t *testing.T) {
 	must.Check(t, command.CheckRustup(p, []string{"rg", "+nightly"}, chains))
 }
 
-// installed is PathWith without the directories of the machine.
+// installed is PathWith without the system directories.
 func installed(chains []command.Toolchain) (path []string) {
 	for _, chain := range chains {
 		path = append(path, chain.Bins...)
@@ -94,8 +94,8 @@ func TestRustupOfSystem(t *testing.T) {
 	must.Check(t, command.CheckRustup(p, []string{"cargo", "build"}, chains))
 }
 
-// TestVersionsPath: a program of one of several versions finds its own rustc first, and the PATH
-// of other programs does not change.
+// TestVersionsPath: a program of one of several versions finds its own rustc first. The PATH of
+// other programs does not change.
 func TestVersionsPath(t *testing.T) {
 	t.Parallel()
 	home := aRustup(t)
@@ -122,8 +122,8 @@ func TestVersionsPath(t *testing.T) {
 	}
 }
 
-// TestUnusableVersions: if one of the versions is not fit, only the default one is mounted, and
-// that is reported. Control: the same home before.
+// TestUnusableVersions: if one of the versions is not usable, only the default one is mounted,
+// and the result contains the reason. Control: the unmodified home.
 func TestUnusableVersions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

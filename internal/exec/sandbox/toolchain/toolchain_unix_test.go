@@ -16,8 +16,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// newHome is a home directory with programs as tools install them, and with the credentials of
-// these tools.
+// newHome returns a home directory with programs like tools install them, and with the
+// credentials of these tools.
 func newHome(t *testing.T, names ...string) string {
 	t.Helper()
 	home := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
@@ -26,7 +26,7 @@ func newHome(t *testing.T, names ...string) string {
 		full := filepath.Join(home, name)
 		must.Do(t, os.MkdirAll(filepath.Dir(full), 0o755))
 		must.Do(t, os.WriteFile(full, []byte("\x7fELF"+name), 0o755))
-		// Independent of the umask.
+		// The modes do not depend on the umask.
 		for dir := filepath.Dir(full); dir != home; dir = filepath.Dir(dir) {
 			must.Do(t, os.Chmod(dir, 0o755))
 		}
@@ -35,7 +35,7 @@ func newHome(t *testing.T, names ...string) string {
 	return home
 }
 
-// found returns the directories below a home in the first part of the result.
+// found returns the program directories and the mounted directories below a home.
 func found(f Found, home string) (bins, dirs []string) {
 	for _, chain := range f.Toolchains {
 		for _, bin := range chain.Bins {
@@ -62,7 +62,7 @@ func why(f Found, dir string) string {
 }
 
 // TestTable: programs are found in the directories of each tool, in the version that the user
-// chose, and no directory with credentials is mounted.
+// selected. No directory with credentials is mounted.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	home := newHome(t, ".local/bin/uv", ".local/share/uv/tools/ruff/bin/ruff", ".cargo/bin/rg", ".cargo/credentials.toml", ".npmrc", ".config/gh/hosts.yml", ".netrc",
@@ -100,8 +100,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestSkippedDirectories: each reason for skipping a directory, with the same directory without that reason
-// as the control.
+// TestSkippedDirectories covers each reason for skipping a directory. Control: the same
+// directory without that reason.
 func TestSkippedDirectories(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -145,8 +145,8 @@ func TestSkippedDirectories(t *testing.T) {
 	}
 }
 
-// TestCredentials: the names under which tools store credentials, in unusual places. Similar
-// names do not count.
+// TestCredentials covers the names under which tools store credentials, in unusual places.
+// Similar names do not count.
 func TestCredentials(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{
@@ -204,7 +204,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestConfiguredDirectories: configured directories come first and are checked like others.
+// TestConfiguredDirectories: configured directories come first and are checked like all others.
 func TestConfiguredDirectories(t *testing.T) {
 	t.Parallel()
 	home := newHome(t, "node/bin/node", "plain/tool", ".cargo/bin/rg", "bad/.npmrc", "bad/tool")
@@ -225,7 +225,7 @@ func TestConfiguredDirectories(t *testing.T) {
 	}
 }
 
-// TestRootUsesNoHome: a palyrad that is root uses nothing from a home.
+// TestRootUsesNoHome: a palyrad that runs as root uses no toolchains from a home.
 //
 // Not parallel: it sets HOME of the process.
 func TestRootUsesNoHome(t *testing.T) {
@@ -241,8 +241,8 @@ func TestRootUsesNoHome(t *testing.T) {
 	}
 }
 
-// TestDuplicateNames: a name that is found twice is reported, except links of the same tool; a file in
-// a toolchain has that origin under any name.
+// TestDuplicateNames: a name that is found twice is reported, except for links of the same
+// tool. A file in a toolchain has that origin under any name.
 func TestDuplicateNames(t *testing.T) {
 	t.Parallel()
 	home := newHome(t, "sys/rg", ".cargo/bin/rg", ".cargo/bin/cargo", ".rustup/toolchains/stable/bin/cargo", ".local/bin/one")

@@ -21,7 +21,7 @@ import (
 	"palyra/internal/exec/wasm/guest"
 )
 
-// smallest is a command that does nothing: a memory and _start.
+// smallest is a command with a memory and an empty _start.
 const smallest = "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b"
 
 // world is the environment of a catalog. Tests define its guest.
@@ -30,10 +30,10 @@ type world struct {
 	storage catalogtest.Memory
 	guest   func(h guest.Host, c guest.Call) (guest.Report, error)
 	calls   []guest.Call
-	// fetched are the requests, with their grants.
+	// fetched are the grants of the requests.
 	fetched []egress.Reach
 	answer  tool.Report
-	// secrets are the secrets of the vault: name and value.
+	// secrets are the names and values of the secrets in the vault.
 	secrets  map[string]string
 	returned int
 	broken   error
@@ -132,7 +132,7 @@ func (w *world) run(who access.Caller) tool.Report {
 	return prepared.Run(w.t.Context(), tool.Call{Proposal: proposal(who), Plan: prepared.Plan})
 }
 
-// asking makes the guest send requests, and fails the test if an answer differs.
+// asking makes the guest send requests, and do checks the answers.
 func (w *world) asking(do func(ask func(function string, numbers []int32, first, second string) (int32, string))) {
 	w.guest = func(h guest.Host, _ guest.Call) (guest.Report, error) {
 		do(func(function string, numbers []int32, first, second string) (int32, string) {
@@ -143,8 +143,8 @@ func (w *world) asking(do func(ask func(function string, numbers []int32, first,
 	}
 }
 
-// TestPlan: the plan of a call contains all resources of the guest, and another package is
-// another call.
+// TestPlan: the plan of a call contains all resources of the guest. Another package is another
+// call.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `http = ["api.example.org:443"]
@@ -182,7 +182,7 @@ clock = true
 	}
 }
 
-// TestPlanRefuses: a call that cannot run is refused before an approval. The control is TestPlan.
+// TestPlanRefuses: a call that cannot run is refused before an approval. Control: TestPlan.
 func TestPlanRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -209,8 +209,8 @@ func TestPlanRefuses(t *testing.T) {
 	}
 }
 
-// TestNothingWithoutAGrant: a guest without grants gets nothing, for any request and any guessed
-// handle.
+// TestNothingWithoutAGrant: a guest without grants receives no resource, for any request and
+// any guessed handle.
 func TestNothingWithoutAGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -250,8 +250,8 @@ func TestNothingWithoutAGrant(t *testing.T) {
 	}
 }
 
-// TestExactlyWhatIsGranted is the control of TestNothingWithoutAGrant: each grant is used by its
-// own handle and counted, and a handle cannot be used for another kind of grant.
+// TestExactlyWhatIsGranted is the control of TestNothingWithoutAGrant. Each grant is used by
+// its own handle and counted, and a handle cannot be used for another kind of grant.
 func TestExactlyWhatIsGranted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `http = ["api.example.org:443", "*.wild.example"]
@@ -297,7 +297,7 @@ channels = ["chat"]
 	if len(w.fetched) != 1 || fmt.Sprint(w.fetched[0].Rules.Allow) != "[api.example.org:443]" || len(w.fetched[0].Secrets) != 1 || w.fetched[0].Budget.BytesOut != 1000 {
 		t.Errorf("asked was %+v", w.fetched)
 	}
-	// The storage of ann's agent belongs to ann and is not visible to others.
+	// The storage of ann's agent belongs to ann, and others cannot read it.
 	kept := func(who access.Caller) (n int32) {
 		w.asking(func(ask func(string, []int32, string, string) (int32, string)) {
 			h, _ := ask("grant_open", []int32{3}, "storage", "")
@@ -314,7 +314,7 @@ channels = ["chat"]
 	}
 }
 
-// TestRequestsEnd: the bytes sent by a call are limited over all its requests.
+// TestRequestsEnd: the number of bytes that a call sends is limited over all its requests.
 func TestRequestsEnd(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `http = ["api.example.org:443"]`)
@@ -341,8 +341,8 @@ func TestRequestsEnd(t *testing.T) {
 	w.run(ann)
 }
 
-// TestSecretRead: a guest receives a secret that it may read, its worker is not reused, the lease
-// ends with the call, and the output does not contain the value. The output of the control
+// TestSecretRead: a guest receives a secret that it may read, and its worker is not reused. The
+// lease ends with the call, and the output does not contain the value. Control: the output
 // contains a value that was not read.
 func TestSecretRead(t *testing.T) {
 	t.Parallel()
@@ -375,7 +375,7 @@ func TestSecretRead(t *testing.T) {
 	}
 }
 
-// TestResults: a result follows the manifest, or the call fails, with the guest's log.
+// TestResults: a result conforms to the manifest, or the call fails with the guest's log.
 func TestResults(t *testing.T) {
 	t.Parallel()
 	for output, says := range map[string]string{
@@ -407,7 +407,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestEndlessRequests: a guest that only sends requests ends.
+// TestEndlessRequests: a guest that sends requests without end is stopped.
 func TestEndlessRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

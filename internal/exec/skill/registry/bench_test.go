@@ -12,7 +12,8 @@ import (
 	"palyra/internal/exec/skill/registry/registrytest"
 )
 
-// BenchmarkLoad loads a package of 3 MiB that was loaded before: the cost of each call.
+// BenchmarkLoad measures the cost of each call: loading a package of 3 MiB that was loaded
+// before.
 func BenchmarkLoad(b *testing.B) {
 	r := must.Get(registry.New(b.Context(), registry.Config{Guard: change.Unguarded, Store: &registrytest.Memory{}, Dir: filepath.Join(b.TempDir(), "skills"), Limits: skill.DefaultLimits()}))(b)
 	data := registrytest.Padded(b, registrytest.Manifest, registrytest.Key("example.org"), 3<<20)

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/exec/wasm/guest"
 )
 
-// version is the manifest of another version.
+// version returns the manifest of another version.
 func version(t *testing.T, v string, pieces ...string) string {
 	return registrytest.With(t, registrytest.With(t, registrytest.Manifest, `"1.0.0"`, `"`+v+`"`), pieces...)
 }
@@ -56,7 +56,7 @@ func TestOlderVersionsReturnOnlyWhenEnabled(t *testing.T) {
 	if len(current) != 1 || current[0].Version != "1.0.0" || current[0].Why != "the new one loses notes" {
 		t.Errorf("current: %+v", current)
 	}
-	must.Get(w.Load(t.Context(), "notes", "1.10.0"))(t) // it is kept, and is not disabled
+	must.Get(w.Load(t.Context(), "notes", "1.10.0"))(t) // the version is kept and is not disabled
 }
 
 func TestGains(t *testing.T) {
@@ -106,7 +106,7 @@ func TestAnAuditKeepsAPackageOut(t *testing.T) {
 	if len(w.List())+len(w.Publishers()) != 0 {
 		t.Error("a refused package left something")
 	}
-	// The control: if the operator allows it, the same package is installed.
+	// Control: if the operator allows it, the same package is installed.
 	w.limits.Wildcards = true
 	w.start()
 	must.Get(w.Install(t.Context(), alice, w.bring(wide, key)))(t)
@@ -170,7 +170,7 @@ func TestDisabledImmediately(t *testing.T) {
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	for _, s := range []registry.Status{registry.Quarantined, registry.Disabled} {
-		must.Get(w.Load(t.Context(), "notes", ""))(t) // the control
+		must.Get(w.Load(t.Context(), "notes", ""))(t) // control
 		reported := w.changed
 		one := must.Get(w.SetStatus(t.Context(), alice, "notes", "", s, "it is odd"))(t)
 		if one.Status != s || one.Why != "it is odd" || one.ChangedBy != alice.Principal || w.changed != reported+1 {
@@ -217,8 +217,8 @@ func TestNothingIsInstalledWithoutTheJournal(t *testing.T) {
 	must.Get(w.Load(t.Context(), "notes", ""))(t)
 }
 
-// A change killed at any step leaves the old state or the new one, and the next start removes the
-// remains.
+// A change that is killed at any step results in the old state or the new one. The next start
+// removes the remains.
 func TestKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for step, want := range map[string]struct{ installed, removed bool }{"named": {false, false}, "kept": {true, false}, "dropped": {true, true}} {

@@ -27,7 +27,7 @@ type world struct {
 	t     *testing.T
 	store *registrytest.Memory
 	dir   string
-	// changed counts the notifications of the gateway.
+	// changed counts the notifications about changes.
 	changed int
 	limits  skill.Limits
 	compile func(context.Context, guest.Module) error

@@ -19,7 +19,7 @@ func digestOf(data []byte) string { return canonical.Digest(data) }
 
 var bob = access.Caller{Principal: access.User("bob")}
 
-// part uploads a part of data.
+// part uploads the bytes of data between two offsets.
 func (w *world) part(by access.Caller, data []byte, from, to int) (int64, error) {
 	return w.Stage(w.t.Context(), by, registry.Part{Digest: digestOf(data), Size: int64(len(data)), Offset: int64(from), Data: data[from:to]})
 }
@@ -63,7 +63,7 @@ func TestPartsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	good := registry.Part{Digest: "sha256:" + strings.Repeat("0", 64), Size: 10, Data: []byte("01234")}
-	must.Get(w.Stage(t.Context(), alice, good))(t) // the control
+	must.Get(w.Stage(t.Context(), alice, good))(t) // control
 	for name, c := range map[string]struct {
 		change func(*registry.Part)
 		code   reason.Code
@@ -97,7 +97,7 @@ func TestUploadsAreBounded(t *testing.T) {
 		must.Do(t, begin(n))
 	}
 	refused(t, begin(4), reason.RateLimited, "4 packages are being uploaded")
-	must.Do(t, begin(3)) // it continues
+	must.Do(t, begin(3)) // continues an upload
 	w.now = w.now.Add(10*time.Minute + time.Second)
 	must.Do(t, begin(4))
 	if files := w.packages(); len(files) != 1 {
@@ -107,7 +107,7 @@ func TestUploadsAreBounded(t *testing.T) {
 	w.now = w.now.Add(59 * time.Minute)
 	must.Get(w.Inspect(t.Context(), digest))(t)
 	w.now = w.now.Add(59 * time.Minute)
-	must.Get(w.Inspect(t.Context(), digest))(t) // it was used
+	must.Get(w.Inspect(t.Context(), digest))(t) // each use extends the lifetime
 	w.now = w.now.Add(time.Hour + time.Second)
 	_, err := w.Install(t.Context(), alice, digest)
 	refused(t, err, reason.NotFound, digest)

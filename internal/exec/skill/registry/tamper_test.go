@@ -28,7 +28,7 @@ func (w *world) row(change func(*registry.Installed)) { change(&w.store.Kept.Ver
 // pin changes the row of the publisher.
 func (w *world) pin(change func(*registry.Publisher)) { change(&w.store.Kept.Publishers[0]) }
 
-// flipAt changes the package at the position of a text.
+// flipAt changes the last byte of a text in the package.
 func flipAt(text string) func(*testing.T, *world, registry.Installed) {
 	return func(t *testing.T, w *world, i registry.Installed) {
 		data := must.Get(os.ReadFile(w.file(i)))(t)
@@ -41,17 +41,17 @@ func flipAt(text string) func(*testing.T, *world, registry.Installed) {
 	}
 }
 
-// tampering is a change by an attacker with write access to the state directory, and the expected
-// error.
+// tampering lists changes by an attacker with write access to the state directory, and the
+// expected errors.
 var tampering = []struct {
 	name string
 	do   func(*testing.T, *world, registry.Installed)
 	says string
-	// running reports that a running palyrad detects it as well; the content of the store is read
-	// only at the start.
+	// running is true if a running palyrad detects the change as well. The store is read only at
+	// the start.
 	running bool
-	// status is the resulting status of the skill: the one set by an operator, regardless of the
-	// row.
+	// status is the resulting status of the skill: the last one that an operator set, regardless
+	// of the row.
 	status registry.Status
 }{
 	{"a byte of the package", func(t *testing.T, w *world, i registry.Installed) {
@@ -126,7 +126,7 @@ func TestTampered(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t)
 			one := w.install(registrytest.Manifest)
-			must.Get(w.Load(t.Context(), "notes", ""))(t) // the control; now it is cached
+			must.Get(w.Load(t.Context(), "notes", ""))(t) // control; the package is now cached
 			c.do(t, w, one)
 			load := func() {
 				t.Helper()
@@ -167,7 +167,8 @@ func TestTampered(t *testing.T) {
 	}
 }
 
-// A trust store without its row does not make the next key one of first use.
+// The next key does not count as a first use if the publisher's row is removed from the trust
+// store.
 func TestRemovedPinIsNotAFirstUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -184,7 +185,7 @@ func TestRemovedPinIsNotAFirstUse(t *testing.T) {
 	w.install(registrytest.Manifest)
 }
 
-// Installing the same package repairs a tampered one, and keeps its status.
+// Installing the same package again repairs a tampered one, and keeps its status.
 func TestReinstallRepairs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -214,15 +215,15 @@ func TestReinstallRepairs(t *testing.T) {
 	w.row(func(r *registry.Installed) { r.Status = registry.Quarantined })
 	w.start()
 	if w.List()[0].Problem == nil {
-		t.Fatal("a changed row was not noticed") // the control
+		t.Fatal("a changed row was not noticed") // control
 	}
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Active, ""))(t)
 	w.start()
 	must.Get(w.Load(t.Context(), "notes", ""))(t)
 }
 
-// An added row is not an installation, even for a package of the pinned key: no status makes it
-// one, and removing it keeps the installed versions.
+// An added row is not an installation, even for a package signed with the pinned key. No status
+// makes it one, and removing it keeps the installed versions.
 func TestAddedRowIsNotAnInstallation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -241,7 +242,7 @@ func TestAddedRowIsNotAnInstallation(t *testing.T) {
 	refused(t, err, reason.VerificationFailed, "the journal has no record of this version")
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "1.0.0", registry.Disabled, ""))(t)
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "1.0.0", registry.Active, ""))(t)
-	w.start() // the events in between did not make it one either
+	w.start() // the events since then do not make it one either
 	_, err = w.Load(t.Context(), "notes", "0.1.0")
 	refused(t, err, reason.VerificationFailed, "the journal has no record of this version")
 	must.Do(t, w.Remove(t.Context(), alice, "notes", "0.1.0"))
@@ -270,7 +271,7 @@ func TestChangeDoesNotConfirmOtherRows(t *testing.T) {
 	}
 }
 
-// A skill is taken out of use while many goroutines load it: later loads fail.
+// All later loads fail after a skill is disabled while many goroutines load it.
 func TestConcurrentLoadWhileDisabled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,7 +16,7 @@ import (
 
 func public(k ed25519.PrivateKey) ed25519.PublicKey { return registrytest.Public(k) }
 
-// refused checks for an error with a code and a text.
+// refused verifies that an error has a code and contains a text.
 func refused(t *testing.T, err error, code reason.Code, says string) {
 	t.Helper()
 	if reason.Of(err) != code || !strings.Contains(err.Error(), says) {
@@ -63,7 +63,7 @@ func TestFirstUsePinsTheKey(t *testing.T) {
 	if got := w.Publishers(); got[0].KeyID != p[0].KeyID || len(w.List()) != 1 {
 		t.Errorf("a refused installation left %+v and %d versions", got, len(w.List()))
 	}
-	// The control: the same version by the pinned key.
+	// Control: the same version, signed with the pinned key.
 	must.Get(w.Install(t.Context(), alice, w.bring(next, key)))(t)
 }
 
@@ -122,7 +122,7 @@ func TestDistrustStopsAllOfAPublisher(t *testing.T) {
 	}
 	refused(t, w.Distrust(t.Context(), alice, "nobody"), reason.NotFound, "nobody")
 
-	// After another key is trusted, packages signed by the old key are still refused.
+	// Packages signed by the old key are still refused after another key is trusted.
 	must.Do(t, w.Trust(t.Context(), alice, registry.Publisher{Name: "example.org", PublicKey: public(other)}))
 	_, err := w.SetStatus(t.Context(), alice, "notes", "", registry.Active, "")
 	refused(t, err, reason.VerificationFailed, "was signed with "+dsse.KeyID(public(key)))

@@ -18,7 +18,7 @@ import (
 
 const examples = "../../../../examples/skills"
 
-// committed is a module of the examples in digests.txt.
+// committed is a module of the examples that digests.txt lists.
 type committed struct{ dir, module, sha256, compiler string }
 
 func digests(t *testing.T) []committed {
@@ -95,7 +95,7 @@ func TestExamplesOfOtherCompilers(t *testing.T) {
 	}
 }
 
-// TestSpecsProgramInC builds the program of docs/format/skill.md by the command above it.
+// TestSpecsProgramInC builds the program in docs/format/skill.md with the command above it.
 func TestSpecsProgramInC(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("clang"); err != nil {

@@ -31,7 +31,7 @@ func write(t *testing.T, dir, name, text string) {
 	must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 }
 
-// TestNewBuildsAndRuns: a new skill passes its own test, runs, and becomes a package in which an
+// TestNewBuildsAndRuns: a new skill passes its test, runs, and becomes a package in which an
 // audit finds only the missing signature. In another directory the bytes are the same.
 func TestNewBuildsAndRuns(t *testing.T) {
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestNewBuildsAndRuns(t *testing.T) {
 			t.Errorf("the provenance has no %s: %s", want, built.Provenance)
 		}
 	}
-	// The control: another source results in another package.
+	// Control: another source results in another package.
 	main := filepath.Join(dir, "modules/count/main.go")
 	text := string(must.Get(os.ReadFile(main))(t))
 	write(t, dir, "modules/count/main.go", strings.Replace(text, "most := 3", "most := 4", 1))
@@ -78,7 +78,7 @@ func TestNewBuildsAndRuns(t *testing.T) {
 	}
 }
 
-// TestTooLarge names the import that makes a module too large.
+// TestTooLarge: the error names the import that makes a module too large.
 func TestTooLarge(t *testing.T) {
 	t.Parallel()
 	dir := newSkill(t)
@@ -93,8 +93,8 @@ func TestTooLarge(t *testing.T) {
 	}
 }
 
-// TestSizes: an import accounts for most of a program that does nothing else, and for no more
-// than the module.
+// TestSizes: encoding/json is the largest import of a new skill's module, and not larger than
+// the module.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	o := options()

@@ -35,7 +35,7 @@ type world struct {
 	registry *packagestest.Registry
 }
 
-// watched is a real sandbox with its status.
+// watched is a real sandbox with a fixed status.
 type watched struct {
 	sandbox.Runner
 	status sandbox.Status
@@ -70,7 +70,7 @@ func (w *world) npm(name, version string) declared.PackageRequest {
 	return declared.PackageRequest{Server: "probe", Ecosystem: declared.NPM, Name: name, Version: version, Registry: w.registry.URL}
 }
 
-// install makes the call that a person would approve.
+// install makes the approved call.
 func (w *world) install(r declared.Resolution, change ...func(map[string]string)) (packages.Installed, tool.Report, tool.Plan, error) {
 	w.t.Helper()
 	in := map[string]string{
@@ -161,7 +161,7 @@ func (w *world) changes(made packages.Installed) {
 			w.t.Errorf("%s changed, and %v", what, err)
 		}
 		must.Do(w.t, how[1]())
-		if err := w.Check("probe", made.Package); err != nil { // the control
+		if err := w.Check("probe", made.Package); err != nil { // control
 			w.t.Errorf("after %s: %v", what, err)
 		}
 	}
@@ -187,7 +187,7 @@ func TestPinned(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(w.dir, "installed", "probe")); err == nil {
 		t.Error("something is installed")
 	}
-	w.registry.PutProbe("1.2.0") // the control: the original archive
+	w.registry.PutProbe("1.2.0") // control: the original archive
 	if _, report, _, err := w.install(r); err != nil || report.Outcome != tool.Succeeded {
 		t.Errorf("%v, %s", err, report.Message)
 	}
@@ -205,7 +205,7 @@ func TestOnlyTheRegistryIsReached(t *testing.T) {
 	if err == nil || len(other.Asked()) > 0 {
 		t.Errorf("%v, asked for %v", err, other.Asked())
 	}
-	// The control: the same package without that dependency.
+	// Control: the same package without that dependency.
 	w.registry.PutNPM("probe", "1.0.0", nil, nil)
 	w.resolve(w.npm("probe", ""))
 }

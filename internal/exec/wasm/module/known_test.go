@@ -9,13 +9,13 @@ import (
 	"palyra/internal/core/must"
 )
 
-// numbered is a command that does nothing, and is made unique by a custom section.
+// numbered returns an empty command that a custom section makes unique.
 func numbered(n int) []byte {
 	const smallest = "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b"
 	return binary.LittleEndian.AppendUint32(append([]byte(smallest), 0, 6, 1, 'n'), uint32(n))
 }
 
-// TestKnown: a cached result equals the result of Check and is not computed again; other limits
+// TestKnown: a cached result equals the result of Check and is not computed again. Other limits
 // or another byte require another check.
 func TestKnown(t *testing.T) {
 	t.Parallel()
@@ -35,7 +35,7 @@ func TestKnown(t *testing.T) {
 		t.Error("it is known under limits that refuse it")
 	}
 	broken := bytes.Clone(module)
-	broken[len(broken)-9]++ // the opcode of the end of its function
+	broken[len(broken)-9]++ // the opcode at the end of its function
 	for range 2 {
 		if _, _, err := k.Check(broken, wide); err == nil {
 			t.Error("a module is known by the bytes of another one")

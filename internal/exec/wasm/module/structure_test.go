@@ -53,7 +53,7 @@ var (
 	empty    = part{10, vec(function())}
 )
 
-// command is the smallest command, with additional or replaced sections.
+// command returns the smallest command, with additional or replaced sections.
 func command(others ...part) []byte {
 	parts := []part{types, one, memory, exported, empty}
 	for _, o := range others {
@@ -75,7 +75,7 @@ func command(others ...part) []byte {
 	return assemble(parts...)
 }
 
-// does is a command whose only function has this code.
+// does returns a command whose only function has this code.
 func does(code ...byte) []byte { return command(part{10, vec(function(code...))}) }
 
 func TestCheck(t *testing.T) {
@@ -172,7 +172,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestABI reads a module of the palyra ABI with an import of it.
+// TestABI checks a module of the palyra ABI that imports a function of the ABI.
 func TestABI(t *testing.T) {
 	t.Parallel()
 	m := must.Get(module.Check(assemble(
@@ -210,7 +210,7 @@ func TestGoProgram(t *testing.T) {
 	}
 }
 
-// FuzzCheck: any bytes result in a module or an error with a code, and the parts of an accepted
+// FuzzCheck: any bytes result in a module or an error with a code. The parts of an accepted
 // module fit into it.
 func FuzzCheck(f *testing.F) {
 	for _, seed := range [][]byte{command(), does(0x41, 0, 0x0e, 3, 0, 0, 0, 0), does(0xfd, 12), does(0xfc, 10, 0, 0), nil} {
@@ -232,7 +232,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// BenchmarkCheck reads a module of a thousand functions.
+// BenchmarkCheck checks a module of a thousand functions.
 func BenchmarkCheck(b *testing.B) {
 	declared, bodies := make([][]byte, 1000), make([][]byte, 1000)
 	for i := range declared {

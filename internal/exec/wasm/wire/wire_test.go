@@ -19,8 +19,8 @@ func (w *writes) Write(p []byte) (int, error) {
 	return w.Buffer.Write(p)
 }
 
-// TestFrames: a frame is received as it was sent, by one write if it is small; a large body is
-// not copied for that.
+// TestFrames: a frame is received like it was sent. A small frame is one write; a large body is
+// not copied for this.
 func TestFrames(t *testing.T) {
 	t.Parallel()
 	small, large := []byte("small"), bytes.Repeat([]byte("large"), together)
@@ -51,7 +51,7 @@ func TestFrames(t *testing.T) {
 	}
 }
 
-// TestHeads: a head that does not match its kind is refused.
+// TestHeads: a frame header that does not match its kind is refused.
 func TestHeads(t *testing.T) {
 	t.Parallel()
 	for head, good := range map[string]bool{

@@ -15,8 +15,8 @@ import (
 
 const repository = `git init -q; git config user.name a; echo one >f; git add f; git commit -qm one; git branch other; git gc -q`
 
-// TestGitCommandsNeedNoApproval runs common git operations of agents in a real overlay: none of the
-// changes is protected, and git accepts the result.
+// TestGitCommandsNeedNoApproval runs common git operations of agents in a real overlay. None of
+// the changes is protected, and git accepts the result.
 func TestGitCommandsNeedNoApproval(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -48,8 +48,8 @@ func TestGitCommandsNeedNoApproval(t *testing.T) {
 	}
 }
 
-// TestClasses has one row for each way of the catalogue's FS-03 to FS-09 to gain trust, and for
-// harmless changes.
+// TestClasses has a row for each way to gain trust in FS-03 to FS-09 of the catalog, and rows
+// for harmless changes.
 func TestClasses(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -131,8 +131,8 @@ name="x"' >Cargo.toml`, `echo '{"scripts":{"test":"true"},"name":"x","dependenci
 	}
 }
 
-// TestHardLinkAlias is FS-04: a file of the workspace that is also a file outside keeps its
-// content there.
+// TestHardLinkAlias covers FS-04: a file outside the workspace with a hard link inside keeps
+// its content.
 func TestHardLinkAlias(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo secret >../outside; ln ../outside alias; ln alias second`)
@@ -156,7 +156,7 @@ func read(t *testing.T, parts ...string) string {
 	return string(content)
 }
 
-// TestSpecialFilesAreRefused is FS-09: nothing is committed, including other changes.
+// TestSpecialFilesAreRefused covers FS-09: no change is committed, not even a harmless one.
 func TestSpecialFilesAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -184,7 +184,7 @@ func TestSpecialFilesAreRefused(t *testing.T) {
 	}
 }
 
-// TestModesAndAttributesAreDropped is the rest of FS-09.
+// TestModesAndAttributesAreDropped covers the rest of FS-09.
 func TestModesAndAttributesAreDropped(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `:`)

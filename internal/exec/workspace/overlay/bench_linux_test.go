@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// BenchmarkTenThousandFiles is the target for a large change set: computed, classified and
-// committed in less than a second.
+// BenchmarkTenThousandFiles measures a large change set. The target is to compute, classify and
+// commit it in less than a second.
 func BenchmarkTenThousandFiles(b *testing.B) {
 	for _, kind := range []string{"new tree", "new files", "changed files", "deleted tree"} {
 		b.Run(kind, func(b *testing.B) {

@@ -18,8 +18,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestConflict changes the workspace between the change set and its commit: nothing is committed,
-// and the other change stays.
+// TestConflict changes the workspace between the change set and its commit. No change is
+// committed, and the concurrent change stays.
 func TestConflict(t *testing.T) {
 	t.Parallel()
 	const before = `echo 1 >f; ln -s f l; mkdir -p d/e; echo 2 >d/e/g; mkdir -p m k/s; echo 3 >gone; echo 4 >k/s/f`
@@ -65,8 +65,8 @@ func TestConflict(t *testing.T) {
 	}
 }
 
-// TestLateConflict changes the workspace after the check and before the renames: the replaced
-// files are checked once more.
+// TestLateConflict changes the workspace after the check and before the renames, because the
+// commit checks the replaced files again.
 func TestLateConflict(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >a; echo 1 >z; mkdir d; echo 1 >d/f`)
@@ -106,7 +106,7 @@ func TestLateConflict(t *testing.T) {
 	}
 }
 
-// TestChangedLayer commits from a layer that differs from the change set.
+// TestChangedLayer verifies that a layer which differs from its change set is not committed.
 func TestChangedLayer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >f`)
@@ -126,8 +126,8 @@ func TestChangedLayer(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce commits two overlapping change sets at the same time: exactly one of them
-// succeeds completely.
+// TestTwoAtOnce commits two overlapping change sets concurrently. Exactly one of them succeeds
+// completely.
 func TestTwoAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {
@@ -167,7 +167,7 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestUndo undoes change sets, and refuses if a file was changed since.
+// TestUndo undoes change sets. An undo is refused if a file was changed since the commit.
 func TestUndo(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >f; mkdir d; echo 2 >d/g; ln -s f l`)
@@ -215,7 +215,7 @@ func TestUndo(t *testing.T) {
 	}
 }
 
-// TestHistoryIsBounded drops the oldest change sets.
+// TestHistoryIsBounded verifies that the oldest change sets are dropped.
 func TestHistoryIsBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `:`)
@@ -236,8 +236,8 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// TestCancelled ends a commit at every check of its context: each time the commit was complete or
-// had no effect.
+// TestCancelled ends a commit at every check of its context. Each commit is complete or has no
+// effect.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	for looks := 0; ; looks++ {
@@ -276,7 +276,7 @@ func (f *fading) Err() error {
 	return nil
 }
 
-// TestOwner preserves the owners of files if the daemon is root.
+// TestOwner verifies that a daemon which is root preserves the owners of files.
 func TestOwner(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -295,8 +295,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestManyFiles checks that a commit needs a limited number of descriptors: it has more files
-// than a process may open.
+// TestManyFiles verifies that a commit needs a limited number of file descriptors. It has more
+// files than the process may open.
 //
 // Not parallel: it lowers the limit of open files of the process.
 func TestManyFiles(t *testing.T) {

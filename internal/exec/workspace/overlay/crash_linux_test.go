@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// interrupted begins a commit and leaves it at the point where do stopped, like a crash.
+// interrupted begins a commit and abandons it at the point where do stopped, like a crash.
 func (w *world) interrupted(set Set, do func(t *transaction) error) {
 	w.t.Helper()
 	must.Do(w.t, control(w.layer.upper, func(upper int) error {
@@ -52,7 +52,7 @@ const (
 	crashScript = `echo 2 >f; rm -r d; ln -sf x l; chmod 700 m; echo 4 >m/new; chmod 711 o; rm swap; mkdir swap; echo 5 >swap/in; mkdir n; echo 6 >n/o`
 )
 
-// TestCrash stops a commit between any two of its steps.
+// TestCrash stops a commit between any two of its steps, and verifies the recovery.
 func TestCrash(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -134,7 +134,7 @@ func TestCrash(t *testing.T) {
 	})
 }
 
-// grep finds a file with that content.
+// grep returns the name of a file with the given content.
 func grep(t *testing.T, root, content string) (name string) {
 	t.Helper()
 	must.Do(t, filepath.WalkDir(root, func(at string, d os.DirEntry, err error) error {

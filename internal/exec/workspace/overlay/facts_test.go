@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestChangesBelowADirectory: changes outside of a directory are not attributed to it, and changes inside are found
-// in every spelling.
+// TestChangesBelowADirectory: changes outside a directory are not attributed to it. Changes
+// inside are found in every spelling.
 func TestChangesBelowADirectory(t *testing.T) {
 	t.Parallel()
 	file, dir, link := State{Type: File}, State{Type: Dir}, State{Type: Symlink}

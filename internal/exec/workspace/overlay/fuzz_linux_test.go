@@ -13,9 +13,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// FuzzLayer builds a workspace and a layer of unusual entries from bytes. For any bytes, nothing
-// outside changes. The commit equals the layer, because a second change set is empty. Undoing
-// restores the workspace.
+// FuzzLayer builds a workspace and a layer of unusual entries from bytes. For any bytes, no
+// file outside changes. The commit equals the layer, because a second change set is empty.
+// Undoing restores the workspace.
 func FuzzLayer(f *testing.F) {
 	for _, seed := range []string{"", "\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09", "abcdefghijklmnopqrstuvwxyz", "\x10\x80\x21\x93\x44\xa5\x06\xb7\x18\xc9\x2a\xdb",
 		"\x81\x00\x01\x91\x02\x02\xa1\x03\x03\x84\x01\x05\x85\x02\x01", "\x03\x00\x83\x01\x83\x02\x13\x00\x93\x01\x8a\x00\x8b\x00"} {
@@ -86,9 +86,9 @@ func layered(t *testing.T, l *Layer, root, undo string, before tree) {
 	}
 }
 
-// oddEntry creates one entry below side. Impossible entries are skipped. Earlier entries may be
-// links to any place: the directory is opened through an os.Root, and no call follows a link at
-// the name in it.
+// oddEntry creates one entry below side, or none if the entry is impossible. Earlier entries
+// may be links to any place. The directory is therefore opened through an os.Root, and no call
+// follows a link at the name in it.
 func oddEntry(side, canary string, kind, where, what byte) error {
 	root, err := os.OpenRoot(side)
 	if err != nil {
@@ -113,7 +113,7 @@ func oddEntry(side, canary string, kind, where, what byte) error {
 
 // oddIn creates one entry in a directory.
 func oddIn(dir int, base, canary string, kind, what byte) {
-	// Attributes can be set only by name. This name cannot be redirected.
+	// Attributes can be set only by name, and this name cannot be redirected.
 	pinned := fmt.Sprintf("/proc/self/fd/%d/%s", dir, base)
 	switch kind {
 	case 0, 1:

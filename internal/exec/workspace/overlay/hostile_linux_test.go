@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestLinkThatLeavesLater: a link that goes down and up again stays inside until a later,
-// harmless change puts a link where it went down.
+// TestLinkThatLeavesLater: a link that goes down and up again stays inside. A later, harmless
+// change can put another link on its path, after which it leads out.
 func TestLinkThatLeavesLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `mkdir -p a/b`)
@@ -31,7 +31,7 @@ func TestLinkThatLeavesLater(t *testing.T) {
 	}
 }
 
-// TestRepositoryOfASubmodule: a submodule's repository is classified as a whole, not only by the
+// TestRepositoryOfASubmodule: a submodule's repository is classified as a whole, not only the
 // names that configure git in any directory.
 func TestRepositoryOfASubmodule(t *testing.T) {
 	t.Parallel()
@@ -47,8 +47,8 @@ func TestRepositoryOfASubmodule(t *testing.T) {
 	}
 }
 
-// TestLongPathsAreBounded: long paths cost a program nothing and the daemon several times their
-// length.
+// TestLongPathsAreBounded: the total length of paths is limited, because long paths cost the
+// daemon several times their length and a program almost nothing.
 func TestLongPathsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -88,8 +88,8 @@ func TestDiffHidesNoChangeBehindAnother(t *testing.T) {
 	}
 }
 
-// TestInstructionsOfAgents: instructions are protected like agents' configuration, except those
-// in a package.
+// TestInstructionsOfAgents: instructions are protected like agents' configuration, unless they
+// are in a package.
 func TestInstructionsOfAgents(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{

@@ -21,7 +21,7 @@ import (
 )
 
 // insideEnv makes the test binary the first process of a user namespace that mounts a layer and
-// works in it: "lower\nupper\nwork\nmountpoint".
+// works in it. Its value is "lower\nupper\nwork\nmountpoint".
 const insideEnv = "TEST_PALYRA_OVERLAY"
 
 func TestMain(m *testing.M) {
@@ -42,8 +42,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// inside mounts the overlay, performs the actions in args, and prints the tree that the kernel
-// shows.
+// inside mounts the overlay, performs the actions in args, and prints the resulting tree.
 func inside(dirs, args []string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
@@ -121,7 +120,7 @@ func mustTree(t *testing.T, root string) tree {
 	return must.Get(treeOf(root))(t)
 }
 
-// differences describes the differences of two trees.
+// differences describes the differences between two trees.
 func differences(want, got tree) string {
 	var b strings.Builder
 	for name, what := range want {
@@ -146,13 +145,13 @@ func unhex(name string) string {
 type world struct {
 	t       *testing.T
 	root    string
-	canary  string // outside of the workspace; the target of test links that lead out
+	canary  string // outside the workspace; the target of test links that lead out
 	layer   *Layer
 	history History
 	ids     int
 }
 
-// newWorld fills a workspace with a shell script.
+// newWorld returns a world whose workspace a shell script has filled.
 func newWorld(t *testing.T, script string) *world {
 	t.Helper()
 	w := &world{t: t, root: filepath.Join(t.TempDir(), "workspace")}
@@ -167,7 +166,7 @@ func newWorld(t *testing.T, script string) *world {
 // canaryEnv is the variable with the path of the world's canary for scripts.
 const canaryEnv = "CANARY"
 
-// newCanary creates a file outside of the test's directories, and fails the test if it was
+// newCanary creates a file outside the test's directories, and fails the test if the file was
 // changed. Links that lead outside point to a canary, never to a file of the machine, because
 // these tests run as root and provoke writes that follow links.
 func newCanary(t testing.TB, dir string) string {
@@ -188,7 +187,7 @@ func newCanary(t testing.TB, dir string) string {
 	return name
 }
 
-// outside runs a shell script in the workspace itself.
+// outside runs a shell script in the workspace, without the overlay.
 func (w *world) outside(script string) {
 	w.t.Helper()
 	cmd := exec.Command("sh", "-euc", script)
@@ -198,7 +197,7 @@ func (w *world) outside(script string) {
 	}
 }
 
-// renew replaces the layer of the workspace by an empty one.
+// renew replaces the layer of the workspace with an empty one.
 func (w *world) renew(more ...func(*Config)) {
 	w.t.Helper()
 	c := Config{Root: w.root, Name: "ws", Dir: w.t.TempDir(), UID: -1, GID: -1}
@@ -210,10 +209,10 @@ func (w *world) renew(more ...func(*Config)) {
 	w.layer = l
 }
 
-// inside works in the overlay and returns the tree that the kernel showed.
+// inside performs actions in the overlay and returns the tree that the kernel showed.
 func (w *world) inside(args ...string) tree {
 	w.t.Helper()
-	needs.Programs(w.t) // it mounts
+	needs.Programs(w.t) // the process mounts
 	must.Do(w.t, w.layer.Begin())
 	cmd := exec.Command(os.Args[0], args...)
 	// A binary with the race detector sleeps a second before it ends.
@@ -253,7 +252,7 @@ func (w *world) commit(set Set) Applied {
 	return applied
 }
 
-// classes maps paths to classes.
+// classesOf maps paths to classes.
 func classesOf(set Set) map[string]string {
 	all := map[string]string{}
 	for _, c := range set.Changes {
@@ -262,7 +261,7 @@ func classesOf(set Set) map[string]string {
 	return all
 }
 
-// whiteoutAt marks a name as deleted, as the overlay does.
+// whiteoutAt marks a name as deleted, like the overlay does.
 func whiteoutAt(t testing.TB, name string) {
 	t.Helper()
 	must.Do(t, unix.Mknod(name, unix.S_IFCHR, 0))
@@ -270,7 +269,7 @@ func whiteoutAt(t testing.TB, name string) {
 
 func sum(text string) string { return canonical.Digest([]byte(text)) }
 
-// write creates a file with its directories.
+// write creates a file and its directories.
 func (w *world) write(top, name, content string) {
 	w.t.Helper()
 	full := filepath.Join(top, name)

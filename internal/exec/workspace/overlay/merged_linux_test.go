@@ -15,9 +15,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// scramble performs random changes on a tree, the same ones for the same seed. Some of its links
-// lead outside, and later steps write to any name: all of them use an os.Root, which cannot leave
-// the tree, because the test runs as root as well.
+// scramble performs random changes on a tree, the same ones for the same seed. Some of its
+// links lead outside, and later steps write to any name. All changes use an os.Root, which
+// cannot leave the tree, because the test also runs as root.
 func scramble(dir, seed, outside string) error {
 	n, err := strconv.ParseUint(seed, 10, 64)
 	if err != nil {
@@ -34,7 +34,7 @@ func scramble(dir, seed, outside string) error {
 	return root.Close()
 }
 
-// disturb performs one change. Impossible changes are skipped.
+// disturb performs one change, or none if the change is impossible.
 func disturb(r *rand.Rand, root *os.Root, outside string) {
 	pick := func() string {
 		names := []string{"a", "b", "c", "a-b", "odd\n\xff", "d e"}
@@ -78,8 +78,8 @@ func disturb(r *rand.Rand, root *os.Root, outside string) {
 	}
 }
 
-// TestCommitIsWhatTheKernelShows performs random changes in a real overlay: after the commit the
-// workspace equals the tree seen inside, and after the undo it equals the original.
+// TestCommitIsWhatTheKernelShows performs random changes in a real overlay. After the commit
+// the workspace equals the tree inside, and after the undo it equals the original.
 func TestCommitIsWhatTheKernelShows(t *testing.T) {
 	t.Parallel()
 	rounds := 25
@@ -113,8 +113,8 @@ func TestCommitIsWhatTheKernelShows(t *testing.T) {
 	}
 }
 
-// TestScrambleStaysInside: links to a canary are created, and no write, rename or removal reaches
-// it. The control: a write by name reaches it.
+// TestScrambleStaysInside: links to a canary are created, and no write, rename or removal
+// reaches it. Control: a write by name reaches it.
 func TestScrambleStaysInside(t *testing.T) {
 	t.Parallel()
 	top := t.TempDir()
@@ -147,8 +147,8 @@ func TestScrambleStaysInside(t *testing.T) {
 	}
 }
 
-// TestChangedWhileTheProgramRan: a concurrent change by another process is not overwritten by the
-// program's version of the old bytes.
+// TestChangedWhileTheProgramRan: a commit does not overwrite a concurrent change by another
+// process with the program's version of the old bytes.
 func TestChangedWhileTheProgramRan(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -160,7 +160,7 @@ func TestChangedWhileTheProgramRan(t *testing.T) {
 			w.tick()
 			w.outside(script)
 			must.Do(t, os.WriteFile(filepath.Join(w.layer.Upper().Name(), "h"), []byte("new"), 0o644))
-			if set := w.changes(); len(set.Changes) != 1 { // the control: only f was changed
+			if set := w.changes(); len(set.Changes) != 1 { // control: only f was changed
 				t.Fatalf("changes = %+v", set.Changes)
 			}
 			must.Do(t, os.WriteFile(filepath.Join(w.layer.Upper().Name(), "f"), []byte("mine\n"), 0o644))
@@ -182,7 +182,7 @@ func (w *world) tick() {
 	})
 }
 
-// TestHardLink: a file with other names is protected, and a commit separates them.
+// TestHardLink: a file with other names is protected, and a commit separates it from them.
 func TestHardLink(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "echo old > f; echo old > single")

@@ -43,7 +43,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 	dir := must.Get(os.Open(top))(t)
 	defer dir.Close()
-	for range 2 { // the second time nothing is left
+	for range 2 { // the second call finds no tree
 		must.Do(t, RemoveTree(dir, "tree"))
 	}
 	left, err := os.ReadDir(top)
@@ -59,7 +59,7 @@ func TestRemoveTree(t *testing.T) {
 	}
 }
 
-// TestBounds refuses change sets that are too large, too deep or endless.
+// TestBounds verifies that change sets which are too large, too deep or endless are refused.
 func TestBounds(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -91,8 +91,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// TestNoChange ignores unchanged files: operands that were put into the layer before the run, and
-// files with changed times only.
+// TestNoChange verifies that unchanged files are ignored: operands that were put into the layer
+// before the run, and files that differ only in their times.
 func TestNoChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo 1 >f; mkdir d; echo 2 >d/g; ln -s f l`)
@@ -104,7 +104,8 @@ func TestNoChange(t *testing.T) {
 	}
 }
 
-// TestClosedFiles commits files that a program made unreadable, with their modes.
+// TestClosedFiles verifies that files which a program made unreadable are committed with their
+// modes.
 func TestClosedFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `:`)
@@ -126,7 +127,7 @@ func TestClosedFiles(t *testing.T) {
 	}
 }
 
-// TestRootIsRecomputable computes the digest as docs/format/changeset.md describes.
+// TestRootIsRecomputable computes the digest according to docs/format/changeset.md.
 func TestRootIsRecomputable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo old >f; echo 1 >gone`)
@@ -146,7 +147,8 @@ func TestRootIsRecomputable(t *testing.T) {
 	}
 }
 
-// TestDiff shows protected changes first, in git's form, and states the omitted part.
+// TestDiff verifies that a diff has protected changes first, in git's form, and states the
+// omitted part.
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `echo a >a; echo 'all: b' >Makefile; echo x >s; ln -s a l; mkdir gone`)
@@ -183,8 +185,8 @@ func TestOrdinaryUser(t *testing.T) {
 	const nobody = 65534
 	binary := filepath.Join(dir, "test")
 	content := must.Get(os.ReadFile(os.Args[0]))(t)
-	// Processes started by other tests would hold the binary open for writing, so that it could
-	// not be started (ETXTBSY, execve(2)).
+	// A concurrently forked process would inherit the open file, and the binary could not be
+	// started (ETXTBSY, execve(2)).
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(binary, content, 0o755)
 	syscall.ForkLock.RUnlock()

@@ -9,9 +9,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestPortGitLinks: files in which git names a workspace directory by its sandbox path are
-// committed with the outside path, and the change set lists these bytes. All other files stay
-// unchanged. The control is a layer without a mount path.
+// TestPortGitLinks: a git file that names a workspace directory by its sandbox path is
+// committed with the outside path. The change set lists these bytes, and all other files stay
+// unchanged. Control: a layer without a mount path.
 func TestPortGitLinks(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ name, text, want string }{
@@ -20,7 +20,7 @@ func TestPortGitLinks(t *testing.T) {
 		{"apart/.git", "gitdir: /in/store\n", "gitdir: ../store\n"},
 		{".git/worktrees/w/gitdir", "/in/a b/w/.git\n", "ROOT/a b/w/.git\n"},
 		{"store/worktrees/w/gitdir", "/in/w/.git\n", "ROOT/w/.git\n"},
-		// Paths that leave the workspace, or are not in the form that git writes.
+		// These paths leave the workspace, or are not in the form that git writes.
 		{"up/.git", "gitdir: /in/../etc\n", ""},
 		{"root/.git", "gitdir: /in/\n", ""},
 		{"beside/.git", "gitdir: /inside/.git/worktrees/w\n", ""},

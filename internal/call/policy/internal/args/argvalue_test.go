@@ -7,7 +7,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// FuzzCheck: checking arguments says what making values of them says.
+// FuzzCheck: checking arguments reports the same result as converting them to values.
 func FuzzCheck(f *testing.F) {
 	types := make([]*Type, 0, 2)
 	for _, schema := range []string{

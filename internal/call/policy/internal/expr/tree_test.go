@@ -8,8 +8,8 @@ import (
 	"palyra/internal/call/policy/finding"
 )
 
-// Every construct of the language, and for some the text under the place of
-// its outermost node.
+// laid has every construct of the language. Some have the text at the position of the outermost
+// node.
 var laid = []struct{ text, at string }{
 	{`true`, "true"},
 	{`principal == User::"ann"`, "=="},
@@ -95,8 +95,8 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
-// TestConstants: the values that a condition names, also beside a variable, which has no value
-// while nothing is judged: no construct of the language panics.
+// TestConstants: the constants that a condition names are found, also if they are compared with
+// a variable, which has no value outside an evaluation. No construct of the language panics.
 func TestConstants(t *testing.T) {
 	t.Parallel()
 	of := func(text string) (out []string) {

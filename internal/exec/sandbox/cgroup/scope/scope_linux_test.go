@@ -17,7 +17,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// realBus is a real message bus for this test only.
+// realBus starts a real message bus for this test only.
 func realBus(t *testing.T) string {
 	t.Helper()
 	program, err := exec.LookPath("dbus-daemon")
@@ -38,7 +38,7 @@ func realBus(t *testing.T) string {
 	return strings.TrimSpace(must.Get(bufio.NewReader(out).ReadString('\n'))(t))
 }
 
-// A real bus accepts the messages: it refuses because systemd is missing, and not because of a
+// A real bus accepts the messages. It refuses because systemd is missing, and not because of a
 // malformed message, after which it would close the connection.
 func TestRealBus(t *testing.T) {
 	t.Parallel()
@@ -46,8 +46,8 @@ func TestRealBus(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "ServiceUnknown") {
 		t.Errorf("a bus without systemd says: %v", err)
 	}
-	// The body of the order is well-formed as well: the bus itself is asked to start a scope,
-	// reports an unknown method, and keeps the connection.
+	// The body of the order is well-formed as well. If the bus itself receives the request for a
+	// scope, it reports an unknown method and keeps the connection.
 	b := must.Get(connect(t.Context(), realBus(t)))(t)
 	defer b.close()
 	must.Get(b.call(call{busName, busPath, busName, "Hello", "", nil}))(t)
@@ -64,7 +64,7 @@ func TestRealBus(t *testing.T) {
 	}
 }
 
-// Reachable finds systemd without changing anything. A real bus without systemd is the control.
+// Reachable detects systemd without changing any state. Control: a real bus without systemd.
 func TestReachable(t *testing.T) {
 	t.Parallel()
 	must.Check(t, reachableAt(t.Context(), fakeSystemd(t, mustNotBeAsked)))
@@ -79,7 +79,7 @@ func TestReachable(t *testing.T) {
 // mustNotBeAsked is the result of a job that must not be started.
 const mustNotBeAsked = "nobody may ask for a job"
 
-// fakeSystemd answers every call, and ends the job with a result.
+// fakeSystemd starts a bus that answers every call, and ends the job with a result.
 func fakeSystemd(t *testing.T, result string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "bus")
@@ -109,7 +109,7 @@ func fakeSystemd(t *testing.T, result string) string {
 				body.word(1)
 			}
 			if m.member == "StartTransientUnit" {
-				// Another job ends first, and the requested one before its answer was sent.
+				// Another job ends first, and the requested job ends before its response is sent.
 				_, _ = conn.Write(removed("/job/6", "failed"))
 				_, _ = conn.Write(removed("/job/7", result))
 				body.text("/job/7")
@@ -170,7 +170,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// For any bytes from a bus, reading ends.
+// Reading ends for any bytes from a bus.
 func FuzzRead(f *testing.F) {
 	f.Add(answer(3, []byte("x")))
 	f.Add(removed("/job/7", "done"))

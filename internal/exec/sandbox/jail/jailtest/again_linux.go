@@ -17,22 +17,22 @@ import (
 	"palyra/internal/core/needs"
 )
 
-// User is the ordinary user of a test that runs as root. It belongs to no account.
+// User is the user ID that replaces root in tests. It belongs to no account.
 const User = 31337
 
-// Again prepares a process of this test binary, copied to a place where every user can start it.
-// The process finds order, as JSON, in a variable.
+// Again prepares a process of this test binary, copied to a place where every user can start
+// it. The process reads order, as JSON, from a variable.
 func Again(t testing.TB, variable string, order any) *exec.Cmd {
 	t.Helper()
-	needs.Programs(t) // it runs sandboxes
+	needs.Programs(t) // the process runs sandboxes
 	program := must.Get(Helper())(t)
 	binary := must.Get(os.ReadFile("/proc/self/exe"))(t)
 	text := must.Get(json.Marshal(order))(t)
 	dir := Dir(t)
 	name, helper := filepath.Join(dir, "child.test"), filepath.Join(dir, "palyra-init")
 	OpenPath(t, name)
-	// A process that is forked meanwhile would hold the binary open for writing, so that it could
-	// not be started (ETXTBSY, execve(2)).
+	// A concurrently forked process would inherit the open file, and the binary could not be
+	// started (ETXTBSY, execve(2)).
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(name, binary, 0o600)
 	syscall.ForkLock.RUnlock()
@@ -46,8 +46,8 @@ func Again(t testing.TB, variable string, order any) *exec.Cmd {
 	return cmd
 }
 
-// Demote makes a process run as an ordinary user: the user of this test, or User, who becomes the
-// owner of the trees.
+// Demote makes a process run as an ordinary user: the user of this test, or User if that is
+// root. User then becomes the owner of the trees.
 func Demote(t testing.TB, cmd *exec.Cmd, trees ...string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -59,7 +59,7 @@ func Demote(t testing.TB, cmd *exec.Cmd, trees ...string) {
 	}
 }
 
-// GiveAway gives a tree to User and lets User enter the directories above it.
+// GiveAway makes User the owner of a tree, and permits User to enter the directories above it.
 func GiveAway(t testing.TB, root string) {
 	t.Helper()
 	must.Do(t, filepath.WalkDir(root, func(name string, _ os.DirEntry, err error) error {

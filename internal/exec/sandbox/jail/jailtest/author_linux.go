@@ -13,8 +13,9 @@ import (
 	"palyra/internal/exec/sandbox/author"
 )
 
-// Author tests with a runner that git uses the given author inside, and that no other part of the
-// operator's git configuration is visible. workspace creates the workspaces of its runs.
+// Author verifies that git uses the given author inside sandboxes of a runner. No other part of
+// the operator's git configuration may be visible. The function workspace creates the
+// workspaces of its runs.
 func Author(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
 	t.Setenv("XDG_CONFIG_HOME", "")
 	home, chain := Home(t)
@@ -39,7 +40,7 @@ func Author(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
 		if got := Output(t, r, spec(who, begin+commit)); got != named+" "+named+"\n" {
 			t.Errorf("git says %q", got)
 		}
-		// Control: without an author git does not commit.
+		// Control: without an author git refuses to commit.
 		if report := Run(t, r, spec(command.Author{}, begin+commit)); report.ExitCode == nil || *report.ExitCode == 0 {
 			t.Errorf("without an author it ended with %s: %s", Ending(report), report.Stdout.Head)
 		}
@@ -54,7 +55,7 @@ func Author(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
 		if got := Output(t, r, spec(who, script+home+" git config --list || true")); strings.Contains(got, "canary") || strings.Count(got, "\n") != 4 && strings.Count(got, "\n") != 2 {
 			t.Errorf("git has %q", got)
 		}
-		s := spec(who, script+home+" git config --list") // the control: a visible home
+		s := spec(who, script+home+" git config --list") // control: a visible home
 		s.Toolchains = []command.Toolchain{{Name: "all", Bins: chain.Bins, Dirs: []string{home}}}
 		if got := Output(t, r, s); strings.Count(got, "canary") != 3 {
 			t.Errorf("where the home is shown, git has %q", got)

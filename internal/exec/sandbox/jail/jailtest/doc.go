@@ -1,3 +1,3 @@
-// Package jailtest provides the common fixtures for tests of Linux sandboxes: palyra-init as
-// built for the test run, workspaces, specs, and daemons of ordinary users.
+// Package jailtest provides the common fixtures for tests of Linux sandboxes: palyra-init built
+// for the test run, workspaces, specs, and daemons of ordinary users.
 package jailtest

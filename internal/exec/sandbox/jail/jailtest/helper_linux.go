@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// helperPath, if set, names a prebuilt palyra-init, because a restarted test process has no Go
-// toolchain.
+// helperPath is a variable that, if set, names a prebuilt palyra-init: a restarted test process
+// has no Go toolchain.
 const helperPath = "TEST_PALYRA_HELPER"
 
 var helper = sync.OnceValues(func() ([]byte, error) {
@@ -20,10 +20,10 @@ var helper = sync.OnceValues(func() ([]byte, error) {
 	return Build("palyra/cmd/palyra-init")
 })
 
-// Helper returns palyra-init as built for this test run.
+// Helper returns palyra-init, built for this test run.
 func Helper() ([]byte, error) { return helper() }
 
-// Build builds a static program, like the programs that run inside.
+// Build builds a static program, like the ones that run inside sandboxes.
 func Build(folder string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "palyra-build-")
 	if err != nil {

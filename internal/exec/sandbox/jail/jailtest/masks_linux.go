@@ -15,8 +15,8 @@ var telling = []string{
 	"/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/timer_list", "/proc/cmdline", "/proc/kcore", "/proc/sched_debug", "/proc/modules",
 }
 
-// Masks checks that a program finds /dev/null instead of entries that disclose the host. bare is
-// a runner without the layer.
+// Masks verifies that /dev/null covers the entries that disclose the host. bare is a runner
+// without the layer.
 func Masks(t *testing.T, r, bare sandbox.Runner) {
 	t.Helper()
 	script := "for f in " + strings.Join(telling, " ") + "; do if [ -e $f ] && [ ! -c $f ]; then echo $f; fi; done"

@@ -25,8 +25,8 @@ func Grant(t testing.TB, hosts ...string) *egress.Reach {
 	return &egress.Reach{Rules: egress.Rules{Allow: allow}}
 }
 
-// World simulates the network outside of sandboxes. Every address leads to one echo server on
-// loopback, so that nothing leaves the machine.
+// World simulates the network outside sandboxes. Every address leads to one echo server on
+// loopback, so that no traffic leaves the machine.
 type World struct {
 	Names  map[string][]netip.Addr
 	server net.Listener
@@ -78,7 +78,7 @@ func (w *World) Port() string {
 	return port
 }
 
-// Outward returns the network configuration for sandboxes.
+// Outward returns the outward network of the proxy for sandboxes.
 func (w *World) Outward() proxy.Outward {
 	return proxy.Outward{
 		Resolver:   w,
@@ -149,7 +149,7 @@ func ReadAsked(t testing.TB, out []byte) []Asked {
 	return list
 }
 
-// Authorities checks the trusted authorities of programs with inspected hosts: a program finds
+// Authorities tests the trusted authorities of programs with inspected hosts. A program finds
 // the file by its variables, cannot change the file, and may set the variables to another file.
 func Authorities(t *testing.T, r sandbox.Runner) {
 	t.Helper()

@@ -19,7 +19,7 @@ func Dir(t testing.TB) string {
 	return must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 }
 
-// Workspace returns a directory of mode 0700, as a careful owner would have it.
+// Workspace returns a directory of mode 0700, like a private workspace.
 func Workspace(t testing.TB) string {
 	t.Helper()
 	root := filepath.Join(Dir(t), "work")
@@ -27,7 +27,7 @@ func Workspace(t testing.TB) string {
 	return root
 }
 
-// OpenPath lets other users enter the temporary directories above a path.
+// OpenPath permits other users to enter the temporary directories above a path.
 func OpenPath(t testing.TB, name string) {
 	t.Helper()
 	for dir := filepath.Dir(name); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
@@ -37,7 +37,7 @@ func OpenPath(t testing.TB, name string) {
 	}
 }
 
-// WriteFile writes a file of exactly that mode.
+// WriteFile writes a file with exactly the given mode, regardless of the umask.
 func WriteFile(t testing.TB, name, content string, mode os.FileMode) {
 	t.Helper()
 	must.Do(t, os.WriteFile(name, []byte(content), mode))
@@ -65,7 +65,7 @@ func Shell(t testing.TB, root, script string) sandbox.Spec {
 	return Spec(t, root, "bash", "-c", script)
 }
 
-// Run runs a program that may end in any way.
+// Run runs a program, and accepts any outcome of it.
 func Run(t testing.TB, r sandbox.Runner, s sandbox.Spec) sandbox.Report {
 	t.Helper()
 	report, err := r.Run(t.Context(), s)

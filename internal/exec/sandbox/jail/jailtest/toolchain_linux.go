@@ -11,8 +11,8 @@ import (
 )
 
 // Home returns a home directory with one toolchain and a credential next to it. The toolchain's
-// program "greet" prints hello by calling another of its programs. The directory is outside of
-// the directories that sandboxes cover, and is removed after the test.
+// program "greet" prints hello by calling another of its programs. The home is outside the
+// directories that sandboxes cover, and is removed after the test.
 func Home(t testing.TB) (home string, chain command.Toolchain) {
 	t.Helper()
 	home = must.Get(os.MkdirTemp("/var/tmp", "palyra-home-"))(t)
@@ -30,7 +30,8 @@ func Home(t testing.TB) (home string, chain command.Toolchain) {
 }
 
 // Versions returns a toolchain with two versions, of which "stable" is the default. The greet
-// of each version runs the first greeting in its path, which prints hello and its version.
+// program of each version runs the first greeting in its path, which prints hello and its
+// version.
 func Versions(t testing.TB) command.Toolchain {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("/var/tmp", "palyra-versions-"))(t)
@@ -47,8 +48,8 @@ func Versions(t testing.TB) command.Toolchain {
 	return command.Toolchain{Name: "test", Bins: []string{filepath.Join(dir, "stable/bin")}, Dirs: []string{dir}, Versions: dir}
 }
 
-// Toolchains tests with a runner that toolchains are usable and isolated. workspace creates the
-// workspaces of its runs.
+// Toolchains verifies with a runner that toolchains are usable and isolated. workspace creates
+// the workspaces of its runs.
 func Toolchains(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
 	home, chain := Home(t)
 	spec := func(script string, chains ...command.Toolchain) sandbox.Spec {
@@ -63,7 +64,7 @@ func Toolchains(t *testing.T, r sandbox.Runner, workspace func(testing.TB) strin
 		if got := Output(t, r, s); got != "hello\n" {
 			t.Errorf("it said %q", got)
 		}
-		s.Toolchains = nil // the control
+		s.Toolchains = nil // control
 		if _, err := r.Run(t.Context(), s); err == nil {
 			t.Error("it runs without the toolchain")
 		}
@@ -76,7 +77,7 @@ func Toolchains(t *testing.T, r sandbox.Runner, workspace func(testing.TB) strin
 		if got := Output(t, r, s); got != "hello of nightly\n" {
 			t.Errorf("it said %q", got)
 		}
-		s.Toolchains[0].Versions = "" // the control: not declared as a version
+		s.Toolchains[0].Versions = "" // control: not declared as a version
 		if got := Output(t, r, s); got != "hello of stable\n" {
 			t.Errorf("control: it said %q", got)
 		}
@@ -86,7 +87,7 @@ func Toolchains(t *testing.T, r sandbox.Runner, workspace func(testing.TB) strin
 		if got := Output(t, r, spec(script, chain)); got != "" {
 			t.Errorf("it read %q", got)
 		}
-		all := command.Toolchain{Name: "all", Bins: chain.Bins, Dirs: []string{home}} // the control: a toolchain that contains it
+		all := command.Toolchain{Name: "all", Bins: chain.Bins, Dirs: []string{home}} // control: a toolchain that contains it
 		if got := Output(t, r, spec(script, all)); got != "token=canary" {
 			t.Errorf("where it is shown, it read %q", got)
 		}
@@ -101,7 +102,7 @@ func Toolchains(t *testing.T, r sandbox.Runner, workspace func(testing.TB) strin
 		if _, err := os.Lstat(filepath.Join(chain.Dirs[0], "new")); string(after) != string(before) || err == nil {
 			t.Errorf("it became %q, or there is a new file", after)
 		}
-		s := spec("echo x >greeting; test -s greeting") // the control: a writable directory
+		s := spec("echo x >greeting; test -s greeting") // control: a writable directory
 		s.Workspace = sandbox.Direct
 		Output(t, r, s)
 	})

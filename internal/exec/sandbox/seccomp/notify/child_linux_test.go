@@ -16,9 +16,9 @@ import (
 	"palyra/internal/exec/sandbox/seccomp"
 )
 
-// childMode makes this test binary a program under a watching filter. It sends the listener over
-// descriptor 3, waits for a byte from there, makes the calls that its arguments name, with a byte
-// back after the first, and prints their errnos as JSON.
+// childMode makes this test binary a program under a watching filter. It sends the listener
+// over descriptor 3, waits for a byte from there, and makes the calls that its arguments name.
+// After the first call it sends a byte back. It prints the errnos as JSON.
 const childMode = "TEST_PALYRA_NOTIFY"
 
 func TestMain(m *testing.M) {
@@ -82,7 +82,7 @@ type call struct {
 	nr   uintptr
 	args [3]uintptr
 	want unix.Errno
-	// reported returns the arguments in the log, nil if the call is not in it.
+	// reported are the arguments in the log, or nil if the call is not logged.
 	reported []string
 }
 

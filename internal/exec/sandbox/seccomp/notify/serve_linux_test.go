@@ -28,7 +28,7 @@ type child struct {
 	err      strings.Builder
 }
 
-// startChild returns once the child is under its filter and waits.
+// startChild returns after the child has installed its filter and waits.
 func startChild(t *testing.T, names ...string) *child {
 	t.Helper()
 	return startProgram(t, "/proc/self/exe", names...)
@@ -114,8 +114,8 @@ func wait(t *testing.T, done <-chan served) Log {
 	return Log{}
 }
 
-// The answers equal the filter's, the log contains only watched calls, and Serve ends with the
-// child.
+// The answers equal the filter's answers, the log contains only watched calls, and Serve ends
+// with the child.
 func TestServe(t *testing.T) {
 	t.Parallel()
 	var names []string
@@ -171,7 +171,7 @@ func TestFloodIsBoundedAndSlow(t *testing.T) {
 	}
 }
 
-// Signals, of which the Go runtime sends many, neither interrupt a call nor make it run and be
+// Signals, of which the Go runtime sends many, neither interrupt a call nor make it run or be
 // recorded twice.
 func TestSignalsDoNotRepeatCalls(t *testing.T) {
 	t.Parallel()
@@ -203,8 +203,8 @@ func TestSignalsDoNotRepeatCalls(t *testing.T) {
 	}
 }
 
-// A call that waits when the last listener is closed, as when the daemon is killed, fails, and so
-// do later ones.
+// A waiting call fails if the last listener is closed, for example because the daemon is
+// killed. All later calls fail as well.
 func TestListenerClosed(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, "mount", "mount", "getpid")
@@ -249,8 +249,8 @@ func TestServeNeedsAPollableFile(t *testing.T) {
 	}
 }
 
-// unnamed is this binary in a memory file of that name. Without seals it would be open for
-// writing, and could not be started.
+// unnamed returns this binary in a memory file with a given name. Without seals it would be
+// open for writing and could not be started.
 func unnamed(t *testing.T, name string) *os.File {
 	t.Helper()
 	text := must.Get(os.ReadFile("/proc/self/exe"))(t)
@@ -262,7 +262,7 @@ func unnamed(t *testing.T, name string) *os.File {
 	return f
 }
 
-// A program chooses its name, which is displayed to people.
+// A program chooses its own name, so the name is displayed without control characters.
 func TestNameOfTheCallerIsHarmless(t *testing.T) {
 	t.Parallel()
 	c := startProgram(t, fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), unnamed(t, "a\x1b[2Jb").Fd()), "mount")
@@ -274,7 +274,8 @@ func TestNameOfTheCallerIsHarmless(t *testing.T) {
 	}
 }
 
-// A process id may be reused at the time of the look-up: a name counts only while the call waits.
+// A process ID may be reused at the time of the look-up, so a name counts only while the call
+// waits.
 func TestReusedProcessID(t *testing.T) {
 	t.Parallel()
 	c := startChild(t, "mount")
@@ -294,8 +295,8 @@ func TestNamesOfProgramsAreHarmless(t *testing.T) {
 	}
 }
 
-// If the table allows a call that the kernel reported, the table and the filter differ; the
-// caller must not get a success.
+// The caller must not receive a success if the table allows a call that the kernel reported,
+// because then table and filter differ.
 func TestNoAnswerIsSuccess(t *testing.T) {
 	t.Parallel()
 	s := server{table: seccomp.NewTable(seccomp.Options{})}

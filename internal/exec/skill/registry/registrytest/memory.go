@@ -15,8 +15,8 @@ import (
 // Memory is an in-memory registry.Store. Its writes are atomic, as the interface requires.
 type Memory struct {
 	journaltest.Memory
-	// Kept are the rows. Tests modify them to simulate an attacker who writes to the store's
-	// file.
+	// Kept are the rows. Tests modify them to simulate an attacker with write access to the
+	// store's file.
 	Kept registry.Kept
 	// Forgotten are the skills whose storage was removed.
 	Forgotten []string

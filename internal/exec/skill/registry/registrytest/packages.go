@@ -13,7 +13,7 @@ import (
 	"palyra/internal/exec/skill/registry"
 )
 
-// Manifest is the manifest of a skill named notes that requests nothing; With modifies it.
+// Manifest is the manifest of a skill named notes without capabilities. With modifies it.
 const Manifest = `format = "palyra-skill/v1"
 id = "notes"
 name = "Notes"
@@ -66,7 +66,7 @@ func Package(t testing.TB, manifest string, key ed25519.PrivateKey) []byte {
 	return Padded(t, manifest, key, 0)
 }
 
-// Padded is like Package, with a module that is larger by the given number of bytes.
+// Padded is Package with a module that is larger by the given number of bytes.
 func Padded(t testing.TB, manifest string, key ed25519.PrivateKey, bytes int) []byte {
 	t.Helper()
 	module := []byte(command)

@@ -30,8 +30,8 @@ type Registry struct {
 	// URL is the npm registry, and Index the index of wheels.
 	URL, Index string
 
-	// Authorized, unless nil, decides by the Authorization header which requests are answered;
-	// all others get 401.
+	// Authorized, unless nil, reports whether to serve a request with an Authorization header. All
+	// other requests get 401.
 	Authorized func(authorization string) bool
 	// Certificate is the registry's certificate in PEM, if it uses TLS.
 	Certificate []byte
@@ -92,7 +92,7 @@ func (r *Registry) Asked() []string {
 // Host returns the host and port of the registry.
 func (r *Registry) Host() string { return r.URL[strings.Index(r.URL, "//")+2:] }
 
-// PutNPM publishes a version of a package. manifest holds the fields of package.json other than
+// PutNPM publishes a version of a package. manifest has the fields of package.json other than
 // name and version.
 func (r *Registry) PutNPM(name, version string, manifest map[string]any, files map[string]string) {
 	all := maps.Clone(manifest)
