@@ -1,6 +1,6 @@
 package runs
 
-// These names export constants for tests.
+// MaxText, MessageQuestion and RunTries export constants for tests.
 const MaxText = maxText
 const MessageQuestion = messageQuestion
 const RunTries = runTries

@@ -258,7 +258,8 @@ func TestRunAnswerInPlace(t *testing.T) {
 	}
 }
 
-// TestRunVoteRefused: a refused vote is reported, and an invalid answer can be typed again.
+// TestRunVoteRefused: a refused vote is reported with its reason, and the approval stays
+// pending until it expires.
 func TestRunVoteRefused(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
