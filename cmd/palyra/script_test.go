@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// detached is palyrad as a separate process.
+// detached runs palyrad as a separate process.
 func detached() {
 	cmd := daemon.Command(os.Stdout, os.Stderr)
 	cmd.SetArgs(os.Args[1:])
@@ -213,7 +213,7 @@ func (r *running) end() error {
 	return <-r.done
 }
 
-// operator adds a person and writes the bundle to $WORK/NAME.
+// operator adds a member and writes the bundle to $WORK/NAME.
 func operator(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: operator NAME ROLE")
@@ -349,7 +349,7 @@ func listing(ts *testscript.TestScript, neg bool, args []string) {
 		rel, _ := filepath.Rel(home, path)
 		state := filepath.Join(".local", "state")
 		if rel == filepath.Join(state, "palyra-cli") {
-			// The CLI remembers the verified part of a journal that stays.
+			// The CLI stores the verified part of a journal, which stays.
 			list, err := os.ReadDir(path)
 			if err == nil && len(list) == 1 && list[0].Name() == "gateways" {
 				return filepath.SkipDir
