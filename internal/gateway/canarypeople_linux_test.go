@@ -94,7 +94,7 @@ permit(principal == User::"local", action == Action::"tool.execute/process.run",
 		must.Do(t, os.WriteFile(full, []byte(canaryText(name)), 0o755))
 	}
 	must.Do(t, os.Symlink(".env", filepath.Join(dir, "link")))
-	must.Do(t, os.Symlink(canary+".txt", filepath.Join(dir, "pointer"))) // the target of a link is content, too
+	must.Do(t, os.Symlink(canary+".txt", filepath.Join(dir, "pointer"))) // a link's target is content, too
 	h := newLeakDetector()
 	g := &inspectedGateway{running: start(t, cfg), leaks: h, text: h.withoutDigests(), server: server.URL + "/", people: map[string]testClient{}, evidence: map[string]testClient{}, leakedBy: map[string]bool{}}
 	t.Cleanup(g.end)

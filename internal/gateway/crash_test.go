@@ -92,8 +92,8 @@ func TestKilledBetweenStages(t *testing.T) {
 const crashEnv = "TEST_PALYRA_CRASH"
 
 // crashingProgram builds this test's program like palyrad, and returns its path. The program
-// has no race detector: its reports in a killed process would be lost, and the 200 starts would
-// take longer than all other tests of the package together.
+// has no race detector, because reports of a killed process would be lost. With it, the 200
+// starts would take longer than all other tests of the package together.
 func crashingProgram(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "crashing")

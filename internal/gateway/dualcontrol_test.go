@@ -41,8 +41,8 @@ func csr(t *testing.T) []byte {
 }
 
 // changes has one change for every row of the table that requires two people, in an order in
-// which each has an effect. before prepares the change with an operation that requires one
-// person.
+// which each has an effect. before, if set, prepares the change with an operation that one
+// person may make.
 func (d *team) changes() []struct {
 	procedure, by string
 	before        func()
@@ -158,9 +158,9 @@ func (d *team) addPacked(prefix string) {
 	must.Do(d.t, api.ReasonOf(<-w.done))
 }
 
-// TestNoChangeWithoutTwo tries every row of the table: no change is made without an answer, after a
-// denial, with the requester's own approval, or with that of a member without the role. It is made
-// after another owner or admin approves, and the journal names both.
+// TestNoChangeWithoutTwo tries every row of the table. No change is made without a vote, after
+// a denial, with the requester's own vote, or with the vote of a member without the role. It is
+// made after another owner or admin approves, and the journal names both.
 func TestNoChangeWithoutTwo(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
@@ -421,9 +421,9 @@ func TestDualControlSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestDirectoryIsAProposal: while changes require two people, the directory alone changes nothing:
-// neither while palyrad runs, nor by a signal, nor after a restart, until a second person approves,
-// or the host does.
+// TestDirectoryIsAProposal: while changes require two people, the policy directory alone
+// changes nothing, neither while palyrad runs, nor by a signal, nor after a restart. It comes
+// into force once a second person or the host approves.
 func TestDirectoryIsAProposal(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)

@@ -46,8 +46,8 @@ func (o *offering) Accept() (net.Conn, error) {
 	return next, nil
 }
 
-// TestConnectionsAreBounded: a connection above the bound is refused, and a closed one makes
-// room, once. Connections from this machine have no bound of their own address.
+// TestConnectionsAreBounded: a connection above a bound is refused, and a closed one makes
+// room, once. Connections from this machine count only against the bound of all connections.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	book := &gatewaytest.Log{}

@@ -83,8 +83,8 @@ func TestSocketOperator(t *testing.T) {
 	}
 }
 
-// Revoking or disabling the local operator ends its streams on the socket and refuses the next
-// request. The socket can also be switched off.
+// Revoking, disabling or removing the local operator, or storing its key elsewhere, ends its
+// streams on the socket and refuses the next request. The socket can also be switched off.
 func TestSocketEndsWithTheLocalOperator(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, d *running, bob *http.Client){

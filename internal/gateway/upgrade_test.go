@@ -27,7 +27,7 @@ import (
 )
 
 // upgraded is the current gateway on the state directory of an older release, some time after
-// that directory was created. It has no listeners, because its clock is that of a bubble.
+// that directory was created. It has no listeners, because it uses the clock of a bubble.
 // test/upgrade covers the listeners and the real clock.
 type upgraded struct {
 	*clockWorld

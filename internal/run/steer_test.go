@@ -56,9 +56,9 @@ func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 	})
 }
 
-// A client without an inbox counts as a disconnected one: the run waits for its messages, a
-// retry with the same key adds no message, and a last message ends a run that waited only for
-// it.
+// A client without an inbox counts as a disconnected one, so that the run waits for its
+// messages. A retry with the same key adds no message. A last message ends a run that waited
+// only for it.
 func TestMessagesWithoutAnInbox(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

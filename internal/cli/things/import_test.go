@@ -116,7 +116,7 @@ func TestImport(t *testing.T) {
 	if text := w.Read(file); !strings.HasPrefix(text, "# mine\n\n[[models]]") {
 		t.Errorf("the configuration is\n%s", text)
 	}
-	w.Want(w.Run("vault", "import", "--finish"), 2) // requires a confirmation, and there is no terminal
+	w.Want(w.Run("vault", "import", "--finish"), 2) // no terminal to confirm on
 	w.Want(w.Run("vault", "import", "--undo", "--finish"), 2)
 	r = w.Run("vault", "import", "--undo")
 	w.Want(r, 0)

@@ -44,7 +44,7 @@ func TestCancelTakesBackAnAllowedApproval(t *testing.T) {
 	if _, err := api.takeBack(t.Context(), requester, answer.ApprovalID(), ""); reason.Of(err) != reason.ApprovalConflict {
 		t.Errorf("one that was used: %v", err)
 	}
-	// Only the requester, its user and approvers can revoke an approval.
+	// A stranger cannot revoke another caller's approval.
 	answer, _ = allowedUnused(t, d)
 	stranger := access.Caller{Principal: access.Agent("stranger")}
 	if _, err := api.takeBack(t.Context(), stranger, answer.ApprovalID(), ""); reason.Of(err) != reason.PermissionDenied {

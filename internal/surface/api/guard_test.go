@@ -451,5 +451,5 @@ func TestUnauthenticatedLimitIsSeparate(t *testing.T) {
 	for range 3 {
 		must.Do(t, status(w.bob))
 	}
-	wantError(t, "another member", status(w.dan), reason.RateLimited) // control: members share a bucket
+	wantError(t, "another member", status(w.dan), reason.RateLimited) // control: one shared bucket
 }

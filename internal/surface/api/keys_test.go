@@ -207,8 +207,8 @@ func TestDeviceActs(t *testing.T) {
 	}
 }
 
-// TestDeviceVisibility: a member can see its own devices and those of its agents. Others require
-// access.read, without which their existence is not revealed.
+// TestDeviceVisibility: a member can see its own devices and its agents' devices. Other devices
+// require access.read, without which their existence is not revealed.
 func TestDeviceVisibility(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -264,7 +264,7 @@ func TestRevokedTokenEndsItsStreams(t *testing.T) {
 	wantError(t, "another request", err, reason.Unauthenticated)
 }
 
-// TestTokenVisibility: a member can list its own tokens and those of its agents; a reader of
+// TestTokenVisibility: a member can list its own tokens and its agents' tokens; a reader of
 // members can list all.
 func TestTokenVisibility(t *testing.T) {
 	t.Parallel()

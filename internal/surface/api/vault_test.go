@@ -111,7 +111,7 @@ func TestLeasesFollowPolicy(t *testing.T) {
 			}
 		}
 	}
-	// A skill's guests may use the skill's secrets and those of their caller, and no others.
+	// A skill's guests may use the skill's secrets and their caller's secrets, and no others.
 	for _, c := range []struct {
 		who        access.Principal
 		skill, ref string

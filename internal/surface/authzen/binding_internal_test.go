@@ -10,10 +10,10 @@ import (
 )
 
 // TestBindingHash: the hashes agree with the construction of the draft profile (Denial Binding
-// Claims). Another program computed the vectors from the profile's text. They cover the same
-// cases as the profile's own vectors, except bulk requests, which this gateway refuses: an
-// omitted actor, selected context members and none, absent and null members, numbers, and the
-// order of arrays and names.
+// Claims). Another program computed the vectors from the profile's text. They cover the cases
+// of the profile's own vectors: an omitted actor, selected context members and none, absent and
+// null members, numbers, and the order of arrays and names. Bulk requests are not covered,
+// because this gateway refuses them.
 func TestBindingHash(t *testing.T) {
 	t.Parallel()
 	var vectors []struct {

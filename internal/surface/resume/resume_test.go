@@ -121,7 +121,7 @@ func TestDisconnectAndRejoin(t *testing.T) {
 		if p.runs.Load() != 0 {
 			t.Fatal("the call ran with nobody there")
 		}
-		second := begin(t.Context(), c, submission(` {"a": 1}`), time.Minute) // the same input in another form
+		second := begin(t.Context(), c, submission(` {"a": 1}`), time.Minute) // the same input, reformatted
 		synctest.Wait()
 		close(p.finish)
 		m := <-second

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestLaunchAgentIsRead: independent readers of property lists read the launch agent: those of
-// macOS and of Python.
+// TestLaunchAgentIsRead: independent readers of property lists (macOS and Python) read the
+// launch agent.
 func TestLaunchAgentIsRead(t *testing.T) {
 	t.Parallel()
 	p := palyrad(Launchd)

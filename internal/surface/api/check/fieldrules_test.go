@@ -234,8 +234,8 @@ func TestUnknownKindsAreRefused(t *testing.T) {
 	}
 }
 
-// Every field of a request has its own upper bound, below that of the whole message. Pages have
-// at most 1000 entries.
+// Every field of a request has its own upper bound, below the bound of the whole message. Pages
+// have at most 1000 entries.
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	seen := 0
