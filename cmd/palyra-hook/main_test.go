@@ -15,7 +15,8 @@ import (
 	"palyra/internal/surface/hook/client"
 )
 
-// gateway answers every client with fixed bytes, and returns its socket.
+// gateway responds to every client with fixed bytes. It returns its socket and a channel with
+// the requests.
 func gateway(t *testing.T, answer string) (socket string, asked <-chan string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hk")
@@ -93,7 +94,7 @@ func TestAllow(t *testing.T) {
 	}
 }
 
-// TestWithoutToken: without a token the operating system identifies the process; the socket is
+// TestWithoutToken: without a token the operating system identifies the process. The socket is
 // palyrad's default one unless it is set.
 func TestWithoutToken(t *testing.T) {
 	t.Parallel()
@@ -126,8 +127,8 @@ func TestDeny(t *testing.T) {
 	}
 }
 
-// TestEverythingElseDenies: after any error, the agent receives a valid denial, and exit code 2.
-// The control is TestAllow.
+// TestEverythingElseDenies: after any error, the agent receives a valid denial, and exit code
+// 2. Control: TestAllow.
 func TestEverythingElseDenies(t *testing.T) {
 	t.Parallel()
 	good, _ := gateway(t, allowing)
@@ -192,9 +193,9 @@ func TestReportsDenyNothing(t *testing.T) {
 	}
 }
 
-// TestUnknownEventsDeny: only known reporting events pass without an answer of the gateway. Every
-// other event is a question, and results in a denial in the form of every agent, even if the
-// gateway treats it as a report. The controls are the reports at the end.
+// TestUnknownEventsDeny: only known reporting events pass without an answer of the gateway.
+// Every other event counts as a request and results in a denial in the form of every agent,
+// even if the gateway treats it as a report. Controls: the reports at the end.
 func TestUnknownEventsDeny(t *testing.T) {
 	t.Parallel()
 	none, _ := gateway(t, strings.Replace(allowing, "allow", "none", 1))
@@ -214,8 +215,8 @@ func TestUnknownEventsDeny(t *testing.T) {
 		last := of.reports[0]
 		messages := []string{
 			`{}`, `[]`, `null`, `"` + last + `"`, `{"` + of.event + `":7}`, `{"` + of.event + `":["` + last + `"]}`,
-			// Messages that the gateway reads as a question or not at all, and that a lax parser
-			// reads as a report.
+			// Messages that the gateway reads as a request or refuses, and that a lax parser reads as a
+			// report.
 			`{"` + of.event + `":"` + of.questions[0] + `","` + of.event + `":"` + last + `"}`,
 			`{"` + of.event + `":"` + last + `","` + of.event + `":"` + of.questions[0] + `"}`,
 			`{"` + of.event + `":"` + of.questions[0] + `","` + strings.ToUpper(of.event) + `":"` + last + `"}`,

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestNotStarted: the error for a program whose interpreter or loader is missing differs from the
-// error for a program that is missing itself. The control is the kernel's own error.
+// TestNotStarted: the error for a program whose interpreter or loader is missing differs from
+// the error for a program that is missing itself. Control: the kernel's own error.
 func TestNotStarted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// detached is palyrad as a separate process.
+// detached runs palyrad as a separate process.
 func detached() {
 	cmd := daemon.Command(os.Stdout, os.Stderr)
 	cmd.SetArgs(os.Args[1:])
@@ -63,26 +63,26 @@ func detached() {
 // TestScripts runs testdata/*.txtar. In addition to the usual commands a script has:
 //
 //	gateway [NAME=DIR ...]   starts the daemon in this process with the
-//	                         script's configuration, and waits until it answers
-//	gateway stop             stops it in order
-//	operator NAME ROLE       adds a second person; the bundle is $WORK/NAME
-//	authority AGE            makes the gateway's authority as if that long ago, before
-//	                         the daemon's first start
+//	                         script's configuration, and waits until it responds
+//	gateway stop             stops it normally
+//	operator NAME ROLE       adds a second member; the bundle is $WORK/NAME
+//	authority AGE            creates the gateway's authority with a clock that is AGE
+//	                         behind, before the daemon's first start
 //	expire NAME AGE          gives the bundle $WORK/NAME a certificate of the same key
-//	                         that ended that long ago
+//	                         that expired AGE ago
 //	find NAME REGEXP         sets $NAME to the first group in the last stdout
-//	exits CODE ARGS...       runs palyra and wants this exit code
+//	exits CODE ARGS...       runs palyra and requires this exit code
 //	asked                    waits for one pending approval; sets $ID and $DIGEST
-//	listing FILE             writes the digests, modes and names of all that is in the home
-//	                         directory to FILE, but for the gateway's state and what was
-//	                         seen of its journal
-//	killed AFTER ARGS...     runs palyra and kills it after that time, if it is not done by then
-//	holds UNIT               wants the address of a unit of systemd to be taken
-//	registry [VERSION]       has a registry on loopback with the package @probe/server, and the
+//	listing FILE             writes the digests, modes and names of all files in the home
+//	                         directory to FILE, except the gateway's state and the stored
+//	                         heads of its journal
+//	killed AFTER ARGS...     runs palyra and kills it if it still runs after that time
+//	holds UNIT               requires that the address of a systemd unit is in use
+//	registry VERSION         starts a registry on loopback with the package @probe/server, and the
 //	                         wheel probe-server, in that version; sets $REGISTRY and $INDEX
 //	desktop                  starts a graphical session
-//	notified TITLE [BODY]    waits for the next notification in it; without a
-//	                         title, for the end of what is shown
+//	notified TITLE [BODY]    waits for the next notification in the session; without a
+//	                         title, for the removal of the current one
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -213,7 +213,7 @@ func (r *running) end() error {
 	return <-r.done
 }
 
-// operator adds a person and writes the bundle to $WORK/NAME.
+// operator adds a member and writes the bundle to $WORK/NAME.
 func operator(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: operator NAME ROLE")
@@ -349,7 +349,7 @@ func listing(ts *testscript.TestScript, neg bool, args []string) {
 		rel, _ := filepath.Rel(home, path)
 		state := filepath.Join(".local", "state")
 		if rel == filepath.Join(state, "palyra-cli") {
-			// The CLI remembers the verified part of a journal that stays.
+			// The CLI stores the verified part of a journal, which stays.
 			list, err := os.ReadDir(path)
 			if err == nil && len(list) == 1 && list[0].Name() == "gateways" {
 				return filepath.SkipDir

@@ -14,8 +14,8 @@ import (
 )
 
 // TestForbidDumps starts this test again in a process that forbids dumps. It checks the limits,
-// the owner of the memory and the limits of a program that this process starts. The control
-// forbids none.
+// the owner of the memory and the limits of a program that this process starts. Control: a
+// process that does not forbid dumps.
 func TestForbidDumps(t *testing.T) {
 	t.Parallel()
 	const variable = "TEST_PALYRA_DUMPS"

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/identity"
 )
 
-// arguments are what each command needs to be a whole command; a command that is not
-// here needs none.
+// arguments are the required arguments of each command; a command without an entry requires
+// none.
 var arguments = map[string][]string{
 	"access explain": {"ada", "approval.decide"}, "access show": {"ada"}, "access allow": {"channel:ops"}, "access forbid": {"agent:claude"},
 	"approvals cancel": {clitest.ApprovalID}, "approvals decide": {clitest.ApprovalID, "--allow", "once", "--digest", someDigest}, "approvals edit": {clitest.ApprovalID, "--digest", someDigest, "--input", "-"},
@@ -41,14 +41,12 @@ var someDigest = "sha256:" + strings.Repeat("0", 64)
 // offline are the commands that work without a gateway.
 var offline = []string{"down", "hook schema", "hook status", "mcp config", "context add", "context list", "context remove", "context use", "logout", "config check", "config path", "config show", "key protect", "key show", "man", "policy check", "policy init", "policy test", "version", "journal verify", "attest verify", "skills audit", "skills build", "skills keygen", "skills new", "skills sign", "skills verify"}
 
-// starting are the commands that start a gateway, have to do with what was installed, need a
-// terminal, or tell another program by its protocol: scripts of cmd/palyra and tests of their
-// own run them.
+// starting are the commands that start a gateway, use an installation, need a terminal, or
+// serve another program. Scripts of cmd/palyra and their own tests run them.
 var starting = []string{"tui", "up", "hook generic", "hook uninstall", "mcp serve"}
 
-// TestEveryCommandWithoutAGateway: the error names the connection, whatever the
-// command is and however its arguments look without a tool's schema; and what needs
-// no gateway works.
+// TestEveryCommandWithoutAGateway: the error of every command names the connection, also if its
+// arguments cannot be parsed without a tool's schema. Commands that need no gateway succeed.
 func TestEveryCommandWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -73,7 +71,7 @@ func TestEveryCommandWithoutAGateway(t *testing.T) {
 	more["logout"] = []string{"--credentials", session}
 	w.Server.CloseClientConnections()
 	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress
-	w.Want(w.Run("policy", "init", "--profile", "laptop"), 0) // for those that read the directory
+	w.Want(w.Run("policy", "init", "--profile", "laptop"), 0) // for commands that read the directory
 	for _, name := range cli.CommandNames() {
 		r := w.Run(slices.Concat(strings.Fields(name), arguments[name], more[name])...)
 		switch {

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// TestCompletion completes live ids with descriptions, and says nothing when
-// the gateway is away.
+// TestCompletion: live ids are completed with descriptions. Without a gateway there are no
+// suggestions.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -29,8 +29,8 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
-// TestCompletionOfHostileNames: an agent that names its session puts nothing on
-// anybody's command line that a shell would act on.
+// TestCompletionOfHostileNames: a session's name, which an agent chooses, is not suggested if a
+// shell would interpret it.
 func TestCompletionOfHostileNames(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -46,7 +46,7 @@ func TestCompletionOfHostileNames(t *testing.T) {
 	}
 }
 
-// TestHelpIsComplete: every command has a short text, and help goes to stdout.
+// TestHelpIsComplete: the help of every command is printed to stdout alone.
 func TestHelpIsComplete(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -21,8 +21,8 @@ func TestShortTexts(t *testing.T) {
 	})
 }
 
-// unknown returns the commands and targets that a README has its reader type and
-// that do not exist, and the packages that `make` installs and it does not name.
+// unknown returns the commands and targets of a README that do not exist, and the packages that
+// `make` installs and the README does not name.
 func unknown(readme, makefile string, root *cobra.Command) []string {
 	var wrong []string
 	for _, line := range regexp.MustCompile(`(?m)^bin/palyra (.*)$`).FindAllStringSubmatch(readme, -1) {
@@ -45,7 +45,7 @@ func unknown(readme, makefile string, root *cobra.Command) []string {
 	return wrong
 }
 
-// dependencies are the lines of a makefile that install packages.
+// dependencies returns the lines of a makefile that install packages.
 func dependencies(makefile string) string {
 	_, lines, _ := strings.Cut(makefile, "\ndeps-demo:")
 	lines, _, _ = strings.Cut(lines, "\n.PHONY: clean")
@@ -61,7 +61,7 @@ func TestReadmeCommandsExist(t *testing.T) {
 	if wrong := unknown(readme, makefile, root); len(wrong) > 0 {
 		t.Errorf("README.md and what is there differ in %q", wrong)
 	}
-	// Control: each kind of mistake is found.
+	// Control: each kind of error is found.
 	bad := "bin/palyra stauts\nbin/palyra status --nothing\nbin/palyra status # fine\nmake nothing\n"
 	if wrong := unknown(bad, "\ndeps-demo:\n\tscripts/deps.sh x=thing\n", root); len(wrong) != 4 {
 		t.Errorf("the mistakes found are %q", wrong)

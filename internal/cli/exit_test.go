@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestExitCodes reaches each exit code in the way a person would.
+// TestExitCodes reaches each exit code with a command line.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
@@ -100,7 +100,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestEveryReasonHasItsExitCode sends each reason as the gateway does.
+// TestEveryReasonHasItsExitCode returns each reason from the gateway, and checks the exit code
+// and the message.
 func TestEveryReasonHasItsExitCode(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -119,7 +120,7 @@ func TestEveryReasonHasItsExitCode(t *testing.T) {
 	}
 }
 
-// TestStatusWithoutReason covers gateways and proxies that give no reason.
+// TestStatusWithoutReason covers errors without a reason, as from older gateways and proxies.
 func TestStatusWithoutReason(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -134,7 +135,8 @@ func TestStatusWithoutReason(t *testing.T) {
 	}
 }
 
-// TestErrorDomain: a reason of somebody else's enum is not ours.
+// TestErrorDomain: an error without a reason of the gateway is printed with the name of its
+// status code.
 func TestErrorDomain(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -163,7 +165,7 @@ func TestPlainWords(t *testing.T) {
 	}
 }
 
-// TestHelpOfNoCommand: the help of a command that is none says so.
+// TestHelpOfNoCommand: the help of an unknown command reports that it is unknown.
 func TestHelpOfNoCommand(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

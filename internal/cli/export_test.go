@@ -6,8 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// CommandNames are the commands of the tree that do something themselves, each as it
-// is typed after palyra.
+// CommandNames returns the runnable commands of the tree, each without the leading palyra.
 func CommandNames() []string {
 	var names []string
 	eachCommand(Command(), func(c *cobra.Command) {

@@ -19,8 +19,8 @@ func eachCommand(c *cobra.Command, fn func(*cobra.Command)) {
 	}
 }
 
-// placeholders returns the flags whose usage names the value in words of its
-// own: pflag takes what stands between backquotes for the value's name.
+// placeholders returns the flags whose usage contains backquotes with more than one word: pflag
+// prints the quoted text as the name of the value.
 func placeholders(root *cobra.Command) []string {
 	var found []string
 	eachCommand(root, func(c *cobra.Command) {
@@ -39,7 +39,7 @@ func TestFlagUsagesNameNoCommandAsTheValue(t *testing.T) {
 	if found := placeholders(root); len(found) > 0 {
 		t.Errorf("backquotes in the usage of %v", found)
 	}
-	// The control: such a flag is found.
+	// Control: such a flag is found.
 	bad := &cobra.Command{Use: "bad"}
 	bad.Flags().String("keys", "", "the key set (`palyra attest keys`)")
 	if found := placeholders(bad); len(found) != 1 {
@@ -47,7 +47,7 @@ func TestFlagUsagesNameNoCommandAsTheValue(t *testing.T) {
 	}
 }
 
-// Every flag and every command says what it is for.
+// TestEverythingIsDescribed: every command and every flag has a description.
 func TestEverythingIsDescribed(t *testing.T) {
 	t.Parallel()
 	eachCommand((&app{client.NewApp(printer.Streams{})}).root(), func(c *cobra.Command) {

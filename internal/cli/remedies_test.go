@@ -26,14 +26,14 @@ import (
 
 var (
 	advised = regexp.MustCompile("`(palyrad? [^`]+)`")
-	// copied is a command line of the console: its first words, and the end or what the console fills in.
+	// copied matches a command line of the console: its literal first words, and its end or the
+	// start of a computed part.
 	copied = regexp.MustCompile(`palyra\(((?:"[^"]*",? ?)+)(.)`)
-	// filledIn is a verb of a format, which becomes a word.
+	// filledIn matches a verb of a format, which is replaced with a word.
 	filledIn = regexp.MustCompile(`%(\[\d+\])?[sqdv]`)
 )
 
-// TestAdviceCanBeFollowed: every command that a text of the programs names exists, with
-// its flags.
+// TestAdviceCanBeFollowed: every command in a text of the programs exists, with its flags.
 func TestAdviceCanBeFollowed(t *testing.T) {
 	t.Parallel()
 	roots := map[string]*cobra.Command{"palyra": cli.Command(), "palyrad": gateway.Command(io.Discard, io.Discard)}
@@ -46,7 +46,7 @@ func TestAdviceCanBeFollowed(t *testing.T) {
 			t.Errorf("%s names `%s`: %s", found[line], line, wrong)
 		}
 	}
-	// The controls: what does not exist is found.
+	// Control: unknown commands and flags are found.
 	for _, line := range []string{
 		"palyra members frobnicate X", "palyra nothing", "palyrad members consent X", "palyra members list --nope", "palyra status -Z", "palyra access",
 	} {
@@ -56,7 +56,7 @@ func TestAdviceCanBeFollowed(t *testing.T) {
 	}
 }
 
-// follow says why a command line cannot be run; "" when it can.
+// follow returns why a command line cannot be run, or "".
 func follow(roots map[string]*cobra.Command, line string) string {
 	words := strings.Fields(filledIn.ReplaceAllString(line, "X"))
 	c, rest, err := roots[words[0]].Find(words[1:])
@@ -64,7 +64,7 @@ func follow(roots map[string]*cobra.Command, line string) string {
 	case err != nil:
 		return err.Error()
 	case c.HasSubCommands() && c.HasParent() && len(rest) > 0 && rest[0] == "X", !c.HasParent() && (words[1] == "help" || words[1][0] == '-'):
-		return "" // which one it is, is said when the program runs
+		return "" // the subcommand is determined at run time
 	case c.HasSubCommands() && (slices.ContainsFunc(rest, func(w string) bool { return !strings.HasPrefix(w, "-") }) || !c.Runnable() || reflect.ValueOf(c.RunE).Pointer() == reflect.ValueOf(command.Group).Pointer()):
 		return c.CommandPath() + " needs one of its commands after it"
 	}
@@ -84,8 +84,8 @@ func follow(roots map[string]*cobra.Command, line string) string {
 	return ""
 }
 
-// advice are the commands that texts below a directory name, each with a file that
-// does.
+// advice returns the commands in texts below a directory, each with the path of a file that has
+// it.
 func advice(t *testing.T, root string) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -139,8 +139,7 @@ func advice(t *testing.T, root string) map[string]string {
 	return found
 }
 
-// literal is the text of a string, or of strings and values that are put together, of
-// which each value is a word.
+// literal returns the text of a string, or of a concatenation, in which each value is one word.
 func literal(e ast.Expr) (text string, whole bool) {
 	switch e := e.(type) {
 	case *ast.BasicLit:

@@ -12,8 +12,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// asked makes a call whose approvals are denied, and returns how many people
-// were asked for.
+// asked makes a call, denies its first approval, and returns the number of approval requests.
 func asked(t *testing.T, d *running, input map[string]string) (n int) {
 	t.Helper()
 	text := must.Get(json.Marshal(input))(t)
@@ -32,7 +31,8 @@ func asked(t *testing.T, d *running, input map[string]string) (n int) {
 	return n
 }
 
-// TestDenialCoversEquivalentCalls through the whole gateway.
+// TestDenialCoversEquivalentCalls: a denial also covers calls whose path is another form of the
+// denied path. The test uses the whole gateway.
 func TestDenialCoversEquivalentCalls(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)

@@ -26,9 +26,9 @@ func (w *clockWorld) echoOnce(key string) (call.Outcome, error) {
 	}, func(call.Event) {})
 }
 
-// TestStartsWithALockedVault: a gateway whose vault cannot be opened starts, says so,
-// verifies, and refuses calls whose result it could not keep. Once the vault is open,
-// what was kept is read and calls run, without a restart.
+// TestStartsWithALockedVault: a gateway whose vault cannot be opened starts, reports the
+// vault's state, and verifies its journal. It refuses calls whose result it could not store.
+// After the vault is opened, stored results are read and calls run, without a restart.
 func TestStartsWithALockedVault(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
@@ -39,7 +39,7 @@ func TestStartsWithALockedVault(t *testing.T) {
 		w.close()
 
 		key := statedir.VaultKey(dir)
-		must.Do(t, os.Chmod(key, 0o644)) // a key that others may read is not used
+		must.Do(t, os.Chmod(key, 0o644)) // a key file that other users can read is not used
 		w = openClockWorld(t, dir, wall)
 		tending, stop := context.WithCancel(t.Context())
 		tended := make(chan error, 1)
@@ -67,7 +67,7 @@ func TestStartsWithALockedVault(t *testing.T) {
 		must.Get(sqlite.Verify(t.Context(), statedir.Store(dir), origin, known))(t)
 
 		must.Do(t, os.Chmod(key, 0o600))
-		time.Sleep(5 * time.Second) // of the bubble's clock
+		time.Sleep(5 * time.Second) // on the clock of the bubble
 		again := must.Get(w.echoOnce("k"))(t)
 		if string(again.Report.Result) != string(first.Report.Result) || again.Decision.ID != first.Decision.ID {
 			t.Errorf("got %s, want %s", again.Report.Result, first.Report.Result)

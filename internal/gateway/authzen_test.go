@@ -13,9 +13,9 @@ import (
 	"palyra/internal/identity/login/logintest"
 )
 
-// TestEvaluationsFromTheConfiguration: through the whole daemon, on the API's listener
-// and on that of agents, a token of the gateway's own and one of an issuer may ask about
-// whom the configuration lists, and about nobody else.
+// TestEvaluationsFromTheConfiguration: a token of the gateway and a token of an issuer may
+// request evaluations only about the configured subjects. The test uses the whole daemon, on
+// the API listener and on the agents' listener.
 func TestEvaluationsFromTheConfiguration(t *testing.T) {
 	t.Parallel()
 	provider := logintest.Start(t, "")

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// as asks the gateway with the credential in a directory.
+// as requests the gateway's status with the credential in a directory.
 func (d *running) as(t *testing.T, dir string) (*palyrav1.GetStatusResponse, error) {
 	t.Helper()
 	bundle := must.Get(identity.ReadBundle(dir))(t)
@@ -29,9 +29,9 @@ func (d *running) as(t *testing.T, dir string) (*palyrav1.GetStatusResponse, err
 	return palyrav1connect.NewStatusServiceClient(client, d.url()).GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
 }
 
-// A lost credential comes back while the daemon runs and while it does not; the
-// member and the owners find it in their status, nobody else does, and the devices
-// of before work on, or not, as asked.
+// A new credential for a member is issued online and offline. The member and the owners get a
+// notice in their status, and other members do not. The member's previous devices stay valid
+// unless RevokeOld is set.
 func TestBundleOnlineAndOffline(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -87,8 +87,8 @@ func TestBundleOnlineAndOffline(t *testing.T) {
 	}
 }
 
-// The command that takes somebody's power away says so first. Without a terminal it
-// is refused, and made with --yes.
+// The command warns when a change takes a permission from another member. It is refused without
+// a terminal, and runs with --yes.
 func TestOperatorCommandNamesTheLoss(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -117,7 +117,7 @@ func TestOperatorCommandNamesTheLoss(t *testing.T) {
 	if err != nil || !strings.Contains(said, "warning: "+loss) || len(members()) != 2 {
 		t.Errorf("with --yes: %v, %q, %v", err, said, members())
 	}
-	// Nobody loses anything by an auditor, an agent, or another device.
+	// Control: an auditor, an agent or another device takes no permission from a member.
 	for _, args := range [][]string{
 		{"operator", "add", "ann", "--role", "auditor", "--out", filepath.Join(dir, "ann")},
 		{"operator", "add", "bot", "--owner", "bob", "--out", filepath.Join(dir, "bot")},

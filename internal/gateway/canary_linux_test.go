@@ -24,23 +24,24 @@ import (
 	"palyra/internal/core/needs"
 )
 
-// How long TestCanary goes on, and the seed that repeats a run.
+// canaryTime sets the duration of TestCanary, and canarySeed repeats a run.
 const (
 	canaryTime = "TEST_PALYRA_CANARY_TIME"
 	canarySeed = "TEST_PALYRA_CANARY_SEED"
 )
 
-// canary stands in every file of the workspace, in a secret, and in the header and the body that a
-// server answers with. Its letters stand nowhere else.
+// canary is the content of every file of the workspace, of a secret, and of a header and body
+// of the server's responses. Its letters occur nowhere else.
 const canary = "kzqvx-canary-7h3w9m2p8r5t"
 
-// overheard is a connection of which every byte that the gateway sends is looked at.
+// overheard is a transport that inspects every byte of the gateway's responses.
 type overheard struct {
 	http.RoundTripper
 	leaks *leakDetector
 }
 
-// leakDetector looks for the canary, in the forms in which a text travels, and for the digests of files.
+// leakDetector finds the canary, in every encoding that the gateway could use, and the digests
+// of files.
 type leakDetector struct {
 	mu    sync.Mutex
 	forms map[string][]byte
@@ -64,7 +65,7 @@ func (o overheard) RoundTrip(r *http.Request) (*http.Response, error) {
 type inspectedBody struct {
 	io.ReadCloser
 	leaks *leakDetector
-	// tail is the end of what came before, in which a form may have begun.
+	// tail is the end of the previous read, which may contain the start of a form.
 	tail []byte
 }
 
@@ -87,7 +88,8 @@ func (h *leakDetector) inspect(text []byte) {
 	}
 }
 
-// connectionReset records that the gateway ended a request without an answer, as it does when it panics.
+// connectionReset records that the gateway reset a request without a response, as after a
+// panic.
 func (h *leakDetector) connectionReset(err error) {
 	if strings.Contains(err.Error(), "INTERNAL_ERROR") {
 		h.mu.Lock()
@@ -120,8 +122,8 @@ func canaryText(name string) string {
 	return "first\n" + canary + "\nlast\n"
 }
 
-// newLeakDetector looks for the canary as it is, in base64 at each offset and in hexadecimal, and for
-// the digest of each file.
+// newLeakDetector returns a detector of the canary as text, in base64 at each offset and in
+// hexadecimal, and of the digest of each file.
 func newLeakDetector() *leakDetector {
 	h := &leakDetector{forms: map[string][]byte{"text": []byte(canary), "hexadecimal": []byte(hex.EncodeToString([]byte(canary)))}}
 	for offset := range 3 {
@@ -134,15 +136,15 @@ func newLeakDetector() *leakDetector {
 	return h
 }
 
-// withoutDigests looks for the canary alone: digests of files stand in evidence, which who may read
-// attestations sees.
+// withoutDigests returns a detector of the canary alone. Evidence contains digests of files,
+// and callers that may read attestations may read them.
 func (h *leakDetector) withoutDigests() *leakDetector {
 	text := &leakDetector{forms: maps.Clone(h.forms)}
 	maps.DeleteFunc(text.forms, func(name string, _ []byte) bool { return strings.HasPrefix(name, "digest") })
 	return text
 }
 
-// guesser makes inputs for tools, which know names of files and guess their content.
+// guesser generates random inputs of tools, from known file names and guessed content.
 type guesser struct{ *mathrand.Rand }
 
 func (g guesser) one(list ...string) string { return list[g.IntN(len(list))] }
@@ -155,13 +157,14 @@ func (g guesser) path() string {
 	return g.one(name, "./"+name, strings.ToUpper(name), name+"/")
 }
 
-// line is a line as a patch or a pattern may have it: part of the canary, which is not enough to
-// be one, or something else.
+// line is a line of a patch or a pattern: a prefix of the canary, too short to match a leak, or
+// other text.
 func (g guesser) line() string {
 	return g.one("first", "last", "line", canary[:1+g.IntN(8)], ".", "x", "")
 }
 
-// patch is mostly one that can be read, so that it is held against the file.
+// patch returns a patch. Most patches are well-formed, so that the gateway compares them with
+// the file.
 func (g guesser) patch() string {
 	name, old, kept := g.one(canaryFiles...), g.IntN(4), g.IntN(3)
 	if g.IntN(4) > 0 {
@@ -194,11 +197,10 @@ func (g guesser) call(server string) (tool string, input map[string]any) {
 	}
 }
 
-// TestCanary: whatever callers, editors, evaluators and auditors ask of a gateway that lets them do
-// nothing, or nothing without a person who never answers, or everything but reading, no byte that
-// they get has anything of the files, of the answers of a server or of a secret in it, although
-// another has read all of it. The control is the same people where they may read: each of them
-// hears it by each way that has it.
+// TestCanary: no response to a caller, editor, evaluator or auditor contains a file's content,
+// a server's response or a secret. The policies deny every call, require an approval that is
+// never given, or deny reads, and another member has read everything. Control: with reads
+// allowed, each interface that returns content returns the canary.
 func TestCanary(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)

@@ -29,20 +29,20 @@ import (
 	"palyra/internal/core/must"
 )
 
-// inspectedGateway is a gateway of local, who has read everything, and of others, to whom every
-// byte that it sends is looked at: coder, an agent; dev, a developer; olga, an operator, who
-// edits calls and evaluates; and aud, an auditor.
+// inspectedGateway is a gateway with the member local, who has read everything, and other
+// members, whose responses are inspected. These are coder, an agent; dev, a developer; olga, an
+// operator, who edits calls and evaluates; and aud, an auditor.
 type inspectedGateway struct {
 	*running
 	leaks  *leakDetector
 	server string
-	// people are those whose answers are looked at, local is not.
+	// people are the members whose responses are inspected. local is not one of them.
 	people map[string]testClient
 	local  testClient
-	// evidence are the same people, of whose answers only text counts.
+	// evidence has the same members; only the text of their responses is inspected.
 	text     *leakDetector
 	evidence map[string]testClient
-	// leakedBy holds the ways in which the control leaks something.
+	// leakedBy has the interfaces through which the canary was found in the control.
 	leakedBy map[string]bool
 }
 
@@ -94,7 +94,7 @@ permit(principal == User::"local", action == Action::"tool.execute/process.run",
 		must.Do(t, os.WriteFile(full, []byte(canaryText(name)), 0o755))
 	}
 	must.Do(t, os.Symlink(".env", filepath.Join(dir, "link")))
-	must.Do(t, os.Symlink(canary+".txt", filepath.Join(dir, "pointer"))) // where a link leads is content, too
+	must.Do(t, os.Symlink(canary+".txt", filepath.Join(dir, "pointer"))) // a link's target is content, too
 	h := newLeakDetector()
 	g := &inspectedGateway{running: start(t, cfg), leaks: h, text: h.withoutDigests(), server: server.URL + "/", people: map[string]testClient{}, evidence: map[string]testClient{}, leakedBy: map[string]bool{}}
 	t.Cleanup(g.end)
@@ -118,8 +118,8 @@ permit(principal == User::"local", action == Action::"tool.execute/process.run",
 	return g
 }
 
-// readAll has local read the files, the server and, in the header of a request, a secret, and
-// change a file, so that results, evidence and a change set have the canary.
+// readAll makes local read the files, the server and (in the header of a request) a secret, and
+// change a file. Results, evidence and a change set then contain the canary.
 func (g *inspectedGateway) readAll() {
 	t := g.t
 	t.Helper()
@@ -149,11 +149,12 @@ func (g *inspectedGateway) readAll() {
 	}
 }
 
-// listen asks until the deadline. In the control every way that has something must be detected.
+// listen sends random requests until the deadline. In the control, the canary must be found
+// through every interface of hearing.
 func (g *inspectedGateway) listen(t *testing.T, name string, random guesser, deadline time.Time, seed uint64) {
 	control, calls := name == "the control", 0
 	ways := g.ways()
-	if control { // which ends when all were detected
+	if control { // the control ends once all leaks were found
 		deadline = time.Now().Add(must.Patience)
 	}
 	for time.Now().Before(deadline) {
@@ -183,10 +184,10 @@ func (g *inspectedGateway) listen(t *testing.T, name string, random guesser, dea
 	t.Logf("%s: %d requests, %d bytes", name, calls, g.leaks.bytes+g.text.bytes)
 }
 
-// hearing are the ways in which those who may read hear of the canary.
+// hearing are the interfaces that return content to members with read permission.
 var hearing = []string{"a call", "an explanation", "an evaluation of another's call", "an edit", "an export", "change sets"}
 
-// ways are what somebody may ask.
+// ways returns the kinds of requests by name.
 func (g *inspectedGateway) ways() map[string]func(guesser) string {
 	return map[string]func(guesser) string{
 		"an evaluation": func(r guesser) string {
@@ -222,7 +223,7 @@ func (g *inspectedGateway) input(r guesser) (tool string, text []byte) {
 	return tool, must.Get(json.Marshal(input))(g.t)
 }
 
-// evaluateOther asks by AuthZEN whether the agent may make a call.
+// evaluateOther requests an AuthZEN evaluation of a call of the agent.
 func (g *inspectedGateway) evaluateOther(r guesser) string {
 	tool, text := g.input(r)
 	body := must.Get(json.Marshal(map[string]any{
@@ -237,7 +238,7 @@ func (g *inspectedGateway) evaluateOther(r guesser) string {
 	return string(body)
 }
 
-// call makes a call. Who asks looks at the question in every way that it has, and leaves.
+// call makes a call, inspects its approval request through every interface, and disconnects.
 func (g *inspectedGateway) call(r guesser, by testClient) string {
 	tool, text := g.input(r)
 	ctx, cancel := context.WithTimeout(g.t.Context(), must.Patience)
@@ -258,8 +259,8 @@ func (g *inspectedGateway) call(r guesser, by testClient) string {
 	return tool + " " + string(text)
 }
 
-// edit has an operator change a call that waits. Having asked for it, too, the operator may not
-// decide it any more.
+// edit makes an operator change a pending call. The operator then counts as a requester and may
+// not decide the call.
 func (g *inspectedGateway) edit(r guesser) string {
 	tool := r.one("fs.write", "fs.patch", "fs.patch", "fs.read", "fs.search", "process.run")
 	text, plain := g.of(r, tool), g.of(r, tool)
@@ -285,7 +286,7 @@ func (g *inspectedGateway) edit(r guesser) string {
 	return fmt.Sprintf("%s %s into %s", tool, plain, text)
 }
 
-// of is an input of the tool.
+// of returns an input of the tool.
 func (g *inspectedGateway) of(r guesser, tool string) []byte {
 	for {
 		if one, text := g.input(r); one == tool {
@@ -294,7 +295,7 @@ func (g *inspectedGateway) of(r guesser, tool string) []byte {
 	}
 }
 
-// uninspectedClient is a client whose responses are not inspected.
+// uninspectedClient returns a client whose responses are not inspected.
 func (g *inspectedGateway) uninspectedClient(name string) *http.Client {
 	c := *g.people[name].http
 	c.Transport = c.Transport.(overheard).RoundTripper
@@ -313,14 +314,14 @@ func (g *inspectedGateway) changeSets(r guesser) string {
 	return who
 }
 
-// some are a few of a list.
+// some returns at most five random entries of a list.
 func some[T any](r guesser, list []T) []T {
 	list = slices.Clone(list)
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list[:min(5, len(list))]
 }
 
-// records reads what others did. Evidence has digests of files.
+// records reads the evidence of other members' calls. Evidence contains digests of files.
 func (g *inspectedGateway) records(r guesser) string {
 	who := r.one("aud", "olga", "dev", "coder")
 	by := g.evidence[who]

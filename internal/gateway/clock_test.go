@@ -25,7 +25,7 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// jumping is a wall clock that somebody sets.
+// jumping is a wall clock that a test can set.
 type jumping struct{ ahead atomic.Int64 }
 
 func (j *jumping) now() time.Time { return time.Now().Add(time.Duration(j.ahead.Load())).Round(0) }
@@ -67,7 +67,7 @@ func (w *clockWorld) close() {
 	must.Check(w.t, w.g.close(nil))
 }
 
-// call begins a call that asks, and returns its outcome once it has one.
+// call starts a call that requires an approval. The channel receives its outcome.
 func (w *clockWorld) call() <-chan call.Outcome {
 	done := make(chan call.Outcome, 1)
 	go func() {
@@ -81,7 +81,7 @@ func (w *clockWorld) call() <-chan call.Outcome {
 	return done
 }
 
-// pending is the approval that waits.
+// pending returns the pending approval, which must be the only one.
 func (w *clockWorld) pending() approval.Record {
 	w.t.Helper()
 	list, _, err := w.g.desk.List(w.t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}})
@@ -99,7 +99,7 @@ func (w *clockWorld) allow(b approval.Ballot) error {
 	return err
 }
 
-// wantOutcome waits until the call has ended, which takes no time any more.
+// wantOutcome checks the outcome of a call, which must have ended.
 func (w *clockWorld) wantOutcome(done <-chan call.Outcome, allowed bool, why reason.Code) {
 	w.t.Helper()
 	synctest.Wait()
@@ -113,8 +113,8 @@ func (w *clockWorld) wantOutcome(done <-chan call.Outcome, allowed bool, why rea
 	}
 }
 
-// verify fails when the journal does not verify, and returns how often it says
-// that the clock stepped back.
+// verify fails if the journal does not verify, and returns the number of its ClockStepped
+// events.
 func (w *clockWorld) verify() int {
 	w.t.Helper()
 	if _, err := w.g.journal.VerifyFull(w.t.Context()); err != nil {
@@ -124,8 +124,8 @@ func (w *clockWorld) verify() int {
 	return len(steps)
 }
 
-// TestClockSetBack: an approval whose clock is set back by a day still ends
-// after its ten minutes, not before and not a day later, and so does a grant.
+// TestClockSetBack: an approval and a grant end after their duration although the wall clock is
+// set back by a day, not before and not a day later.
 func TestClockSetBack(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -136,7 +136,7 @@ func TestClockSetBack(t *testing.T) {
 		done := w.call()
 		wall.set(-24 * time.Hour)
 		time.Sleep(timeout - time.Second)
-		w.pending() // not early
+		w.pending() // not expired early
 		time.Sleep(2 * time.Second)
 		w.wantOutcome(done, false, reason.ApprovalExpired)
 
@@ -145,18 +145,18 @@ func TestClockSetBack(t *testing.T) {
 		w.wantOutcome(done, true, "")
 		wall.set(-48 * time.Hour)
 		time.Sleep(29 * time.Minute)
-		w.wantOutcome(w.call(), true, "") // the grant holds
+		w.wantOutcome(w.call(), true, "") // the grant is still valid
 		time.Sleep(2 * time.Minute)
 		w.call()
-		w.pending() // and ends in time: people are asked again
+		w.pending() // the grant has expired: an approval is required again
 		if n := w.verify(); n < 1 {
 			t.Error("no event says that the clock was set back")
 		}
 	})
 }
 
-// TestClockSetForward: what should have ended by the new time ends. No late
-// vote counts, no old grant helps, and nothing hangs.
+// TestClockSetForward: approvals and grants that are due by the new time expire. Late votes and
+// expired grants have no effect, and no call hangs.
 func TestClockSetForward(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +167,7 @@ func TestClockSetForward(t *testing.T) {
 		must.Do(t, w.allow(approval.Ballot{Scope: approval.Timeboxed, TTL: time.Hour}))
 		w.wantOutcome(done, true, "")
 		wall.set(72 * time.Hour)
-		done = w.call() // the grant is over: it asks
+		done = w.call() // the grant has expired: an approval is required
 		wall.set(144 * time.Hour)
 		if err := w.allow(approval.Ballot{}); reason.Of(err) != reason.ApprovalExpired && reason.Of(err) != reason.ApprovalConflict {
 			t.Errorf("a vote days after the deadline: %v", err)
@@ -184,14 +184,14 @@ func TestClockSetForward(t *testing.T) {
 	})
 }
 
-// TestClockWasWrong: a grant that was given while the clock ran ten years
-// ahead ends in time, over a restart as well, once the clock is right again.
+// TestClockWasWrong: a grant that was issued while the clock was ten years ahead still expires
+// in time after the clock was corrected, also over a restart.
 func TestClockWasWrong(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "state")
 		wall := &jumping{}
-		openClockWorld(t, dir, wall).close() // keys and certificates of the right time
+		openClockWorld(t, dir, wall).close() // creates keys and certificates at the correct time
 		wall.set(10 * 365 * 24 * time.Hour)
 		w := openClockWorld(t, dir, wall)
 		done := w.call()

@@ -28,7 +28,7 @@ import (
 	"palyra/internal/surface/console"
 )
 
-// browser is one that is logged in at the console of a daemon.
+// browser is an http.RoundTripper of a browser that is logged in to the console of a daemon.
 type browser struct {
 	origin, secret string
 	cookie         string
@@ -50,13 +50,13 @@ func (b *browser) whoami(t *testing.T) (*palyrav1.WhoamiResponse, error) {
 	return palyrav1connect.NewConsoleServiceClient(&http.Client{Transport: b}, b.origin).Whoami(t.Context(), &palyrav1.WhoamiRequest{})
 }
 
-// browse logs the local operator in, by a browser that trusts roots.
+// browse logs the local operator in to the console, with a browser that trusts roots.
 func (d *running) browse(at string, roots *x509.CertPool) *browser {
 	d.t.Helper()
 	return d.browseAs(d.client(), at, roots)
 }
 
-// browseAs logs whoever has a client in.
+// browseAs logs a client's member in to the console, with a browser that trusts roots.
 func (d *running) browseAs(c *http.Client, at string, roots *x509.CertPool) *browser {
 	d.t.Helper()
 	b := &browser{origin: d.Console, transport: &http.Transport{
@@ -81,19 +81,19 @@ func (d *running) browseAs(c *http.Client, at string, roots *x509.CertPool) *bro
 	return b
 }
 
-// at is where the console of a daemon really is.
+// at returns the address on which the console listens.
 func (d *running) at() string {
 	u := must.Get(url.Parse(d.Console))(d.t)
 	return "127.0.0.1:" + u.Port()
 }
 
-// Over plain HTTP the sessions end with the process, although the origin stays: whoever
-// has the port meanwhile gets nothing that is good afterwards.
+// Over plain HTTP, console sessions end with the process, although the origin stays the same.
+// Another process that takes the port in between gets no secret that is valid later.
 func TestConsoleSessionsEndWithTheProcess(t *testing.T) {
 	t.Parallel()
 	d := start(t, testConfig(t))
 	b := d.browse(d.at(), nil)
-	if who := must.Get(b.whoami(t))(t); who.GetPrincipal() != "user:local" || who.GetSurface() != "console" { // the control
+	if who := must.Get(b.whoami(t))(t); who.GetPrincipal() != "user:local" || who.GetSurface() != "console" { // control
 		t.Fatalf("whoami %v", who)
 	}
 	d.cfg.Listen.Console = d.at()
@@ -109,7 +109,7 @@ func TestConsoleSessionsEndWithTheProcess(t *testing.T) {
 	must.Get(again.browse(again.at(), nil).whoami(t))(t)
 }
 
-// A revoked device takes its sessions along.
+// A device's console sessions end when the device is revoked.
 func TestConsoleEndsWithItsDevice(t *testing.T) {
 	t.Parallel()
 	d := start(t, testConfig(t))
@@ -136,14 +136,15 @@ func TestConsoleEndsWithItsDevice(t *testing.T) {
 	if _, err := b.whoami(t); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("after the revocation: %v", err)
 	}
-	must.Get(other.whoami(t))(t) // the control
+	must.Get(other.whoami(t))(t) // control
 	sessions := must.Get(palyrav1connect.NewConsoleServiceClient(d.client(), d.url()).ListConsoleSessions(t.Context(), &palyrav1.ListConsoleSessionsRequest{}))(t)
 	if len(sessions.GetSessions()) != 1 {
 		t.Errorf("sessions %v", sessions)
 	}
 }
 
-// Over TLS the certificate is of the console's own CA, and never of that of devices.
+// Over TLS, the console's certificate is issued by the console's own CA, and never by the CA of
+// devices.
 func TestConsoleOverTLS(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)

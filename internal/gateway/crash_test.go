@@ -40,10 +40,10 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// TestKilledBetweenStages kills the daemon with SIGKILL around every border
-// between two stages, 200 times in the whole test, and has each start after it check
-// what the kill left: the chain verifies, every started call has an end, every
-// effect was decided, and no approval served two calls.
+// TestKilledBetweenStages kills the daemon with SIGKILL near every border between two stages,
+// 200 times in the whole test. The next start checks the state after each kill: the chain
+// verifies, every started call has an end, every effect was decided, and no approval served two
+// calls.
 func TestKilledBetweenStages(t *testing.T) {
 	t.Parallel()
 	if os.Getenv(crashEnv) != "" {
@@ -80,7 +80,7 @@ func TestKilledBetweenStages(t *testing.T) {
 					killed[worker]++
 				}
 			}
-			// The last kill is checked by one more start, which ends in order.
+			// One more start checks the state after the last kill and stops normally.
 			_, err := crashOnce(ctx, program, dir, 0, 0)
 			return err
 		})
@@ -91,9 +91,9 @@ func TestKilledBetweenStages(t *testing.T) {
 
 const crashEnv = "TEST_PALYRA_CRASH"
 
-// crashingProgram is what is killed: this test's own program, built as palyrad is. Nobody
-// reads what the race detector says in a process that is killed, and with it the 200 starts
-// took longer than all other tests of the package together.
+// crashingProgram builds this test's program like palyrad, and returns its path. The program
+// has no race detector, because reports of a killed process would be lost. With it, the 200
+// starts would take longer than all other tests of the package together.
 func crashingProgram(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "crashing")
@@ -114,8 +114,8 @@ func countBorders(t *testing.T, program string) int {
 	return must.Get(strconv.Atoi(string(text)))(t)
 }
 
-// crashOnce starts a process that makes one call and kills itself a while
-// after the border; died says whether it got that far.
+// crashOnce starts a process that makes one call and kills itself the duration after, measured
+// from the border. died reports whether the process reached the border.
 func crashOnce(ctx context.Context, program, dir string, border int, after time.Duration) (died bool, err error) {
 	cmd := exec.CommandContext(ctx, program, "-test.run=^TestCrashingProcess$", "-test.count=1")
 	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s,%d,%d", crashEnv, dir, border, after.Microseconds()))
@@ -149,7 +149,7 @@ func TestCrashingProcess(t *testing.T) {
 	w.close()
 }
 
-// killer kills the process a while after a border was passed.
+// killer kills the process a fixed time after it passed a border.
 type killer struct {
 	border int64
 	after  time.Duration
@@ -184,7 +184,7 @@ func openCrashWorld(t *testing.T, dir string, k *killer) *crashWorld {
 	cfg.Vault.Backend = kek.InFile
 	cfg.StateDir = dir
 	cfg.ProcessRunner.Enabled = false
-	cfg.Approvals.MaxCreatedPerMinutePerPrincipal = 10_000 // each run asks, and a fast machine makes more than one in a second
+	cfg.Approvals.MaxCreatedPerMinutePerPrincipal = 10_000 // each run requests an approval, and a fast machine makes more than one run a second
 	w := &crashWorld{t: t, effect: filepath.Join(dir, "effect")}
 	g, err := build(t.Context(), Options{
 		Config: cfg, Log: slog.New(slog.DiscardHandler),
@@ -209,8 +209,8 @@ func openCrashWorld(t *testing.T, dir string, k *killer) *crashWorld {
 	return w
 }
 
-// firstOperator makes the local operator of a gateway without listeners, loads
-// the policies, and returns the operator at the API.
+// firstOperator creates the local operator of a gateway without listeners, loads the policies,
+// and returns the operator as a caller of the API.
 func firstOperator(t *testing.T, g *gateway) access.Caller {
 	t.Helper()
 	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(g.cfg.StateDir), Address: "127.0.0.1:1", ServerName: serverName})
@@ -222,7 +222,7 @@ func firstOperator(t *testing.T, g *gateway) access.Caller {
 	}
 }
 
-// approveAll says yes to whatever is asked.
+// approveAll approves every pending request until the context ends.
 func (w *crashWorld) approveAll(ctx context.Context) error {
 	err := w.g.desk.Watch(ctx, 0, nil, func(r approval.Record) error {
 		if r.State != approval.Pending || len(r.Votes) > 0 {
@@ -237,8 +237,7 @@ func (w *crashWorld) approveAll(ctx context.Context) error {
 	return nil
 }
 
-// call makes the same call every time, so that an approval which a kill left
-// behind would fit it.
+// call makes the same call every time, so that an approval left by a kill would fit it.
 func (w *crashWorld) call() {
 	w.t.Helper()
 	out, err := w.g.pipeline.Call(w.t.Context(), call.Submission{Caller: w.caller, Tool: "test.append"}, func(call.Event) {})
@@ -254,7 +253,7 @@ func (w *crashWorld) close() {
 	must.Check(w.t, w.g.close(nil))
 }
 
-// checkInvariants fails when a kill left anything that must not be.
+// checkInvariants fails if the state violates an invariant.
 func (w *crashWorld) checkInvariants() {
 	w.t.Helper()
 	if _, err := w.g.journal.VerifyFull(w.t.Context()); err != nil {
@@ -265,7 +264,7 @@ func (w *crashWorld) checkInvariants() {
 	}
 }
 
-// effects lists the proposals whose call had its effect.
+// effects lists the proposals whose calls had their effect.
 func (w *crashWorld) effects() []string {
 	w.t.Helper()
 	text, err := os.ReadFile(w.effect)
@@ -275,7 +274,7 @@ func (w *crashWorld) effects() []string {
 	return strings.Fields(string(text))
 }
 
-// problems lists what must not be.
+// problems lists the violated invariants.
 func (s story) problems(effects []string) []string {
 	var list []string
 	add := func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) }
@@ -307,8 +306,8 @@ func (s story) problems(effects []string) []string {
 	return list
 }
 
-// TestInvariantsSeeDefects is the negative control: each defect that the
-// crash test looks for is found when it is there.
+// TestInvariantsSeeDefects is the control: each defect that the crash test searches for is
+// found when present.
 func TestInvariantsSeeDefects(t *testing.T) {
 	t.Parallel()
 	whole := func() story {
@@ -339,7 +338,7 @@ func TestInvariantsSeeDefects(t *testing.T) {
 	}
 }
 
-// story is what the journal tells.
+// story is the content of the journal, counted by call and approval.
 type story struct {
 	decided  map[string]bool
 	ends     map[string]int
@@ -380,7 +379,7 @@ func (s story) add(t *testing.T, e journal.Event) {
 	}
 }
 
-// appendTool has an effect that can be counted: a line with the proposal's id.
+// appendTool returns a tool with a countable effect: it appends a line with the proposal's id.
 func appendTool(path string) *gatewaytest.Probe {
 	p := gatewaytest.NewProbe(tool.Descriptor{
 		Name: "test.append", Title: "Append a line", Executor: tool.Builtin,

@@ -29,14 +29,14 @@ import (
 	"palyra/test/leaks"
 )
 
-// running is a daemon in this process.
+// running is a daemon in the process of the test.
 type running struct {
 	Addresses
 	t      *testing.T
 	cfg    *config.Config
 	reload chan struct{}
 	stop   context.CancelFunc
-	// done has what the daemon ended with; ended is closed after that.
+	// done receives the daemon's error; ended is closed afterwards.
 	done  chan error
 	ended chan struct{}
 }
@@ -45,7 +45,7 @@ func testConfig(t *testing.T) *config.Config {
 	t.Helper()
 	cfg := config.Default()
 	dir := t.TempDir()
-	cfg.StateDir, cfg.Vault.Backend = filepath.Join(dir, "state"), kek.InFile // no test makes keys in the keyring of whoever runs it
+	cfg.StateDir, cfg.Vault.Backend = filepath.Join(dir, "state"), kek.InFile // no test creates keys in the keyring of the user who runs it
 	t.Cleanup(func() {
 		_, told, err := leaks.Look(dir, nil)
 		if must.Check(t, err); len(told) > 0 {
@@ -58,13 +58,13 @@ func testConfig(t *testing.T) *config.Config {
 	return cfg
 }
 
-// start runs a daemon until the test ends or stops it.
+// start runs a daemon until the test ends or stops the daemon.
 func start(t *testing.T, cfg *config.Config) *running {
 	t.Helper()
 	return startWith(t, Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 }
 
-// startWith fills in who is told when it is ready, and how it is reloaded.
+// startWith sets the callbacks for readiness and reload, and starts the daemon.
 func startWith(t *testing.T, o Options) *running {
 	t.Helper()
 	cfg := o.Config
@@ -82,12 +82,12 @@ func startWith(t *testing.T, o Options) *running {
 		stop()
 		t.Fatalf("the daemon did not start: %v", err)
 	}
-	// Until it has ended it writes to its directory, which is removed next.
+	// The daemon writes to its directory until it has ended; the test then removes the directory.
 	t.Cleanup(func() { stop(); <-d.ended })
 	return d
 }
 
-// end stops the daemon in order.
+// end stops the daemon and waits for its end, which must have no error.
 func (d *running) end() {
 	d.t.Helper()
 	d.stop()
@@ -96,7 +96,7 @@ func (d *running) end() {
 	}
 }
 
-// client is the local operator's.
+// client returns a client of the local operator.
 func (d *running) client() *http.Client {
 	d.t.Helper()
 	return dialAs(d.t, d.Credentials)
@@ -129,7 +129,7 @@ func TestServesAndStopsInOrder(t *testing.T) {
 	d.end()
 	d.client().CloseIdleConnections()
 
-	// A new start finds that the last one ended in order, under a checkpoint.
+	// The next start records that the last one stopped normally, under a checkpoint.
 	again := start(t, d.cfg)
 	events := palyrav1connect.NewJournalServiceClient(again.client(), again.url())
 	page := must.Get(events.ListEvents(t.Context(), &palyrav1.ListEventsRequest{Filter: &palyrav1.EventFilter{Code: "PAL-J"}}))(t)
@@ -153,7 +153,7 @@ func TestOneDaemonPerStateDirectory(t *testing.T) {
 		t.Errorf("a second daemon got %v, want that the directory is in use, by which process", err)
 	}
 	d.end()
-	// Negative control: once the first has stopped, the directory is free.
+	// Control: once the first daemon has stopped, the directory is free.
 	start(t, &other).end()
 }
 
@@ -187,7 +187,7 @@ func TestBrokenPolicyKeepsTheRunningSet(t *testing.T) {
 	if err != nil || after.GetVersion() != before.GetVersion() {
 		t.Errorf("the running set changed from %s to %s, %v", before.GetVersion(), after.GetVersion(), err)
 	}
-	// Negative control: a sound policy does come into force.
+	// Control: a valid policy comes into force.
 	write(t, file, "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
 	must.Get(policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{}))(t)
 	calls := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
@@ -206,8 +206,8 @@ func write(t *testing.T, path, text string) {
 	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// TestOfflineToolsAreTheBuiltinOnes holds together the daemon's tools and the
-// list that `palyra policy check` uses when no gateway is at hand.
+// TestOfflineToolsAreTheBuiltinOnes: the daemon's tools equal the list that `palyra policy
+// check` uses without a gateway.
 func TestOfflineToolsAreTheBuiltinOnes(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile("../cli/policy/builtin_tools.json"))(t)

@@ -15,9 +15,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestTimeoutInEveryTier: a call that reaches its execution limit times out and is not reported as
-// cancelled, in every tier. The limit is that of dispatch, whose clock starts before the runners'
-// clocks; http.fetch's own ends at the same moment.
+// TestTimeoutInEveryTier: in every tier, a call that reaches its execution limit has timed out
+// and is not reported as cancelled. The test sets the limit of dispatch, whose clock starts
+// before the runners' clocks. The limit of http.fetch ends at the same moment.
 func TestTimeoutInEveryTier(t *testing.T) {
 	t.Parallel()
 	over := make(chan struct{})

@@ -12,9 +12,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// What was done to the gateway with a device is listed with it: policies, ceilings and
-// freezes. A change of the members makes another set of the same policies, which is no
-// change of them.
+// The acts of a device on the gateway are listed with the device: policies, ceilings and
+// freezes. A change of the members produces a new set of the same policies, which is not listed
+// as a change of policies.
 func TestDeviceActsOnTheGateway(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -34,7 +34,7 @@ func TestDeviceActsOnTheGateway(t *testing.T) {
 	must.Get(status.Thaw(t.Context(), &palyrav1.ThawRequest{}))(t)
 
 	res := must.Get(palyrav1connect.NewDeviceServiceClient(d.client(), d.url()).ListDeviceActs(t.Context(), &palyrav1.ListDeviceActsRequest{
-		DeviceId: d.status().GetCaller().GetDeviceId(), PageSize: 5, // without the first reload: the gateway may have seen the file before
+		DeviceId: d.status().GetCaller().GetDeviceId(), PageSize: 5, // without the first reload: the gateway may have read the file before
 	}))(t)
 	var got []string
 	for _, act := range res.GetActs() {

@@ -28,7 +28,7 @@ import (
 	"palyra/internal/surface/console"
 )
 
-// checkOf returns the check of a name.
+// checkOf returns the check with a name.
 func checkOf(t *testing.T, cfg *config.Config, name string) doctor.Check {
 	t.Helper()
 	for _, e := range doctor.Examine(t.Context(), examined(cfg)) {
@@ -40,7 +40,7 @@ func checkOf(t *testing.T, cfg *config.Config, name string) doctor.Check {
 	return doctor.Check{}
 }
 
-// stopped is the configuration of a gateway that ran and stopped in order.
+// stopped returns the configuration of a gateway that ran and stopped normally.
 func stopped(t *testing.T) *config.Config {
 	t.Helper()
 	d := start(t, testConfig(t))
@@ -48,7 +48,7 @@ func stopped(t *testing.T) *config.Config {
 	return d.cfg
 }
 
-// copied is the configuration of another gateway in the same state, which does not run.
+// copied returns the configuration of another gateway, not running, with a copy of the state.
 func copied(t *testing.T, of *config.Config) *config.Config {
 	t.Helper()
 	cfg := testConfig(t)
@@ -66,8 +66,8 @@ func copied(t *testing.T, of *config.Config) *config.Config {
 	return cfg
 }
 
-// TestDoctorFindsDefects makes one defect at a time, each in a copy of one gateway, of
-// which the same exam finds nothing.
+// TestDoctorFindsDefects makes one defect at a time, each in a copy of one gateway. Control:
+// the same exam of that gateway finds no defect.
 func TestDoctorFindsDefects(t *testing.T) {
 	t.Parallel()
 	sound := stopped(t)
@@ -205,8 +205,8 @@ func TestDoctorFindsDefects(t *testing.T) {
 	}
 }
 
-// The doctor says whether changes take a second person, beside a daemon as in the
-// status and without one.
+// The doctor reports whether changes require a second person, with and without a running
+// daemon. The status of the daemon reports the same.
 func TestDoctorOnDualControl(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -241,7 +241,7 @@ func TestDoctorOnDualControl(t *testing.T) {
 	}
 }
 
-// askForPresence adds a policy that wants a vote of somebody who proves to be present.
+// askForPresence adds a policy that requires a vote with proof of presence.
 func askForPresence(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	cfg.Policy.Dir = t.TempDir()
@@ -251,7 +251,7 @@ unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: tr
 `)
 }
 
-// The status says, too, that policies ask for people who could not be present.
+// The status also reports that policies require presence which no approver can prove.
 func TestStatusOnPresence(t *testing.T) {
 	t.Parallel()
 	for name, asked := range map[string]bool{"asked": true, "not asked": false} {
@@ -287,7 +287,8 @@ func TestDoctorBesideADaemon(t *testing.T) {
 	}
 }
 
-// TestDoctorSeesAClockThatIsBehind gives the journal an event of tomorrow.
+// TestDoctorSeesAClockThatIsBehind: the doctor reports a clock that is behind the newest event
+// of the journal, which is of tomorrow.
 func TestDoctorSeesAClockThatIsBehind(t *testing.T) {
 	t.Parallel()
 	cfg := stopped(t)
@@ -342,7 +343,7 @@ func chmod(t *testing.T, path string, mode os.FileMode) {
 	must.Do(t, os.Chmod(path, mode))
 }
 
-// forge changes who caused the journal's newest events, in the file itself.
+// forge changes the actor of the journal's newest events, directly in the file.
 func forge(t *testing.T, path string) {
 	t.Helper()
 	data := must.Get(os.ReadFile(path))(t)
@@ -353,8 +354,7 @@ func forge(t *testing.T, path string) {
 	must.Do(t, os.WriteFile(path, forged, 0o600))
 }
 
-// keepPasskey puts a passkey of the local operator into the store, at the console's name
-// of today.
+// keepPasskey stores a passkey of the local operator, for the current name of the console.
 func keepPasskey(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	kept := must.Get(console.ReadKept(statedir.Console(cfg.StateDir)))(t)
@@ -376,7 +376,7 @@ func openAhead(t *testing.T, cfg *config.Config) *sqlite.DB {
 	return db
 }
 
-// taken returns an address that somebody listens on until the test ends.
+// taken returns an address on which a listener is open until the test ends.
 func taken(t *testing.T) string {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

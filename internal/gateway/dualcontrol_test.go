@@ -40,8 +40,9 @@ func csr(t *testing.T) []byte {
 	return block.Bytes
 }
 
-// changes has one change for every row of the table that requires two people, in an order in which
-// each has an effect; before prepares it with an act that one person may do.
+// changes has one change for every row of the table that requires two people, in an order in
+// which each has an effect. before, if set, prepares the change with an operation that one
+// person may make.
 func (d *team) changes() []struct {
 	procedure, by string
 	before        func()
@@ -131,8 +132,8 @@ func (d *team) changes() []struct {
 	}
 }
 
-// installed puts a version of a package where an installation leaves it, and returns its
-// digest. TestUpdateTakesTwo has one that pip installed.
+// installed writes a version of a package as an installation does, and returns its digest.
+// TestUpdateTakesTwo covers a package installed by pip.
 func (d *team) installed(server, version string) string {
 	d.t.Helper()
 	digest := canonical.Digest([]byte(version))
@@ -157,13 +158,13 @@ func (d *team) addPacked(prefix string) {
 	must.Do(d.t, api.ReasonOf(<-w.done))
 }
 
-// TestNoChangeWithoutTwo tries every row of the table: no change is made without an answer, after a
-// denial, with the requester's own approval, or with that of a member without the role. It is made
-// after another owner or admin approves, and the journal names both.
+// TestNoChangeWithoutTwo tries every row of the table. No change is made without a vote, after
+// a denial, with the requester's own vote, or with the vote of a member without the role. It is
+// made after another owner or admin approves, and the journal names both.
 func TestNoChangeWithoutTwo(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
-	// The table asks and reads more than people do.
+	// The test makes more requests and reads than the default limits permit.
 	cfg.Approvals.MaxCreatedPerMinutePerRun, cfg.RateLimits.Read = 1000, config.RateLimit{PerSecond: 1000, Burst: 1000}
 	d := newTeam(t, cfg)
 	covered := map[string]bool{}
@@ -207,7 +208,7 @@ func TestNoChangeWithoutTwo(t *testing.T) {
 		}
 	}
 	for procedure, row := range changetable.Rows() {
-		// Changes are taken back by a call, unless the gateway is frozen: TestUndoWhileFrozen.
+		// A call takes changes back, unless the gateway is frozen: TestUndoWhileFrozen.
 		if row.Kind != "" && row.Kind != change.UndoChanges && !covered[procedure] {
 			t.Errorf("%s is not tried", procedure)
 		}
@@ -218,8 +219,8 @@ func TestNoChangeWithoutTwo(t *testing.T) {
 	}
 }
 
-// TestNoAndLaterChanges: a denial is final, and only the approved change is made: with another base
-// it requires another approval.
+// TestNoAndLaterChanges: a denial is final, and only the approved change is applied. A change
+// with another base requires another approval.
 func TestNoAndLaterChanges(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
@@ -235,7 +236,7 @@ func TestNoAndLaterChanges(t *testing.T) {
 	if err := api.ReasonOf(<-w.done); reason.Of(err) != reason.ApprovalDenied || !strings.Contains(err.Error(), "because") {
 		t.Errorf("after a no: %v", err)
 	}
-	// Two changes of one member wait; the second is not what it was any more.
+	// Two changes of one member are pending. The first changes the base of the second.
 	first := bob.ask("local", give("auditor"))
 	second := bob.ask("cyd", give("developer"))
 	must.Do(t, bob.vote(first.question, true))
@@ -244,8 +245,8 @@ func TestNoAndLaterChanges(t *testing.T) {
 	if err := api.ReasonOf(<-second.done); reason.Of(err) != reason.BindingMismatch {
 		t.Errorf("over another base: %v", err)
 	}
-	// The policy directory changes after the question: the texts that were shown are
-	// what comes into force, or nothing.
+	// The policy directory changes after the request: either the displayed texts come into force,
+	// or none.
 	path := filepath.Join(d.cfg.Policy.Dir, "10-own.cedar")
 	reload := func(ctx context.Context, p person) error {
 		_, err := p.policy.ReloadPolicy(ctx, &palyrav1.ReloadPolicyRequest{})
@@ -289,8 +290,9 @@ func TestRequesterLosesTheRole(t *testing.T) {
 	}
 }
 
-// TestActivationUnderEverySet: a set that forbids everything keeps two owners neither
-// from putting another in force nor from answering that; policies still keep the rest.
+// TestActivationUnderEverySet: under a set that forbids everything, two owners can still
+// activate another set, one by request and one by approval. The policies still forbid
+// everything else.
 func TestActivationUnderEverySet(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
@@ -419,9 +421,9 @@ func TestDualControlSwitchedOff(t *testing.T) {
 	}
 }
 
-// TestDirectoryIsAProposal: while changes require two people, the directory alone changes nothing:
-// neither while palyrad runs, nor by a signal, nor after a restart, until a second person approves,
-// or the host does.
+// TestDirectoryIsAProposal: while changes require two people, the policy directory alone
+// changes nothing, neither while palyrad runs, nor by a signal, nor after a restart. It comes
+// into force once a second person or the host approves.
 func TestDirectoryIsAProposal(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
@@ -432,7 +434,7 @@ func TestDirectoryIsAProposal(t *testing.T) {
 	was := version()
 	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
 	d.running.reload <- struct{}{}
-	d.running.reload <- struct{}{} // the first is done once the second is taken
+	d.running.reload <- struct{}{} // the first reload is done once the second is received
 	proposed := func(when string) {
 		t.Helper()
 		if version() != was {
@@ -470,7 +472,7 @@ func TestDirectoryIsAProposal(t *testing.T) {
 	if version() != approved {
 		t.Error("what was approved is not in force after a start")
 	}
-	// The host's word.
+	// The host's administrator resets the policies alone.
 	d.end()
 	must.Do(t, os.Remove(filepath.Join(cfg.Policy.Dir, "10-own.cedar")))
 	must.Get(ResetPolicy(t.Context(), cfg))(t)

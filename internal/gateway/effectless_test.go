@@ -10,7 +10,7 @@ import (
 	"palyra/internal/exec/workspace"
 )
 
-// Of the daemon's own tools, only these may be recorded after they ran.
+// Of the daemon's own tools, only echo may be recorded after it ran.
 func TestEffectlessTools(t *testing.T) {
 	t.Parallel()
 	set := must.Get(workspace.NewSet(nil))(t)

@@ -24,10 +24,10 @@ import (
 	"palyra/internal/exec/sandbox/exec"
 )
 
-// These tests run git in bubblewrap against servers of their own.
+// The tests of this file run git in bubblewrap against their own servers.
 
-// twin is a git server on two addresses with one port, so that only a rule
-// tells them apart.
+// twin is a git server on two addresses with the same port, so that only an egress rule
+// distinguishes them.
 type twin struct {
 	allowed, denied   string
 	asked, askedOther atomic.Int64
@@ -43,7 +43,7 @@ func startTwin(t *testing.T) *twin {
 		two, err := net.Listen("tcp4", s.denied)
 		if err != nil {
 			one.Close()
-			continue // somebody has that port there
+			continue // the port is in use on the second address
 		}
 		serve(t, one, &s.asked)
 		serve(t, two, &s.askedOther)
@@ -55,7 +55,7 @@ func startTwin(t *testing.T) *twin {
 
 const someRef = "0123456789abcdef0123456789abcdef01234567\trefs/heads/main\n"
 
-// serve answers as a git server of the simple kind does, and counts requests.
+// serve answers like a git server of the dumb HTTP protocol, and counts requests.
 func serve(t *testing.T, l net.Listener, asked *atomic.Int64) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -71,9 +71,8 @@ func serve(t *testing.T, l net.Listener, asked *atomic.Int64) {
 
 func lsRemote(at string) []string { return []string{"git", "ls-remote", "http://" + at + "/r"} }
 
-// TestProgramsReachOnlyWhatIsAllowed: through the whole daemon, a program
-// reaches the host that the operator allows and not its twin; result,
-// attestation and journal say both.
+// TestProgramsReachOnlyWhatIsAllowed: through the whole daemon, a program reaches the host that
+// the operator allows and not its twin. Result, attestation and journal report both.
 func TestProgramsReachOnlyWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	s := startTwin(t)
@@ -122,7 +121,7 @@ func TestCallsNarrowTheirNetwork(t *testing.T) {
 	if *r.result.ExitCode == 0 || s.asked.Load() != 0 {
 		t.Errorf("an offline call reached a host: %s", r.GetResultJson())
 	}
-	// Control: what it names it reaches.
+	// Control: the call reaches a host that it declares.
 	if r = g.call(map[string]any{"argv": lsRemote(s.denied), "hosts": []string{s.denied}}); *r.result.ExitCode != 0 {
 		t.Errorf("what the call named was not reached: %s", r.GetResultJson())
 	}
@@ -153,7 +152,7 @@ func TestExecAllowedHosts(t *testing.T) {
 		if e := run(append(slices.Clone(both), "--deny", "127.0.0.2"), s.denied); e.code == 0 || s.askedOther.Load() != 0 || !strings.Contains(e.errOut, "is denied by the operator") {
 			t.Errorf("tier %s, denied: %+v", tier, e)
 		}
-		// Control: both are there.
+		// Control: both hosts are reachable.
 		if e := run(both, s.denied); e.code != 0 || s.askedOther.Load() == 0 {
 			t.Errorf("tier %s, both allowed: %+v", tier, e)
 		}

@@ -41,7 +41,7 @@ func TestNetworkSettings(t *testing.T) {
 	if got := grant.Lines(); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	// Without strict, rules need no port, and domains have them all.
+	// Without strict, rules need no port, and domains cover all ports.
 	cfg.ProcessRunner.EgressEnforcementMode = config.EgressPreflight
 	cfg.ProcessRunner.AllowedEgressHosts, cfg.ProcessRunner.Inspect = []string{"api.example.org"}, nil
 	if grant, err = reach(cfg); err != nil || !slices.Equal(grant.Hosts(), []string{"*.example.net", "api.example.org", "example.net"}) {
@@ -49,7 +49,7 @@ func TestNetworkSettings(t *testing.T) {
 	}
 }
 
-// TestDefaultBudget: the settings and the room that enforces them agree.
+// TestDefaultBudget: the default setting equals the default of package egress.
 func TestDefaultBudget(t *testing.T) {
 	t.Parallel()
 	if got, want := budget(config.Default().ProcessRunner.EgressBudget), (egress.Budget{}).OrDefault(); got != want {

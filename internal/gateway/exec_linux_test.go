@@ -15,7 +15,7 @@ import (
 	"palyra/internal/exec/sandbox/exec"
 )
 
-// These tests run programs in bubblewrap.
+// The tests of this file run programs in bubblewrap.
 
 // Not parallel: it sets TMPDIR of the process.
 func TestExecRunsInTheSandbox(t *testing.T) {
@@ -50,7 +50,7 @@ func TestExecRunsInTheSandbox(t *testing.T) {
 			}
 		})
 	}
-	// The network is ours only when that was asked for.
+	// The program shares our network namespace exactly when the mode is not strict.
 	ours := must.Get(os.Readlink("/proc/self/ns/net"))(t)
 	for mode, same := range map[string]bool{"none": true, "preflight": true, "strict": false} {
 		if e := sandboxExec(t, "", "--egress", mode, "--", "readlink", "/proc/self/ns/net"); e.code != 0 || (e.out == ours+"\n") != same {
@@ -96,8 +96,7 @@ func TestExecCopies(t *testing.T) {
 			}
 		})
 	}
-	// Without a copy the program writes to the directory itself, unless it may
-	// only read.
+	// Without a copy the program writes to the directory itself, unless it is read-only.
 	dir := t.TempDir()
 	if e := sandboxExec(t, "", "--workspace", dir, "--", "touch", "made"); e.code != 0 {
 		t.Errorf("%+v", e)
@@ -117,13 +116,13 @@ func TestExecCopies(t *testing.T) {
 	}
 }
 
-// TestExecAsksAtTheTerminal: without a terminal nothing is committed.
+// TestExecAsksAtTheTerminal: without a terminal to ask at, no change is committed.
 func TestExecAsksAtTheTerminal(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
 	if f, err := os.OpenFile("/dev/tty", os.O_RDWR, 0); err == nil {
 		f.Close()
-		return // somebody could answer
+		return // the test has a terminal, where a user could answer
 	}
 	dir := t.TempDir()
 	e := sandboxExec(t, "", "--workspace", dir, "--cow", "--commit", "ask", "--", "touch", "made")
@@ -135,8 +134,8 @@ func TestExecAsksAtTheTerminal(t *testing.T) {
 	}
 }
 
-// TestExecShowsNoControls: control characters in names and contents that a program chose are not
-// printed on the approver's terminal.
+// TestExecShowsNoControls: control characters in names and contents, which a program chooses,
+// are not printed on the approver's terminal.
 func TestExecShowsNoControls(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)

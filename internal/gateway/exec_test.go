@@ -11,14 +11,14 @@ import (
 	"palyra/internal/exec/sandbox/exec"
 )
 
-// executed is what `palyrad sandbox exec` came to.
+// executed is the outcome of `palyrad sandbox exec`.
 type executed struct {
 	code        int
 	err         error
 	out, errOut string
 }
 
-// sandboxExec runs the command with a standard input.
+// sandboxExec runs `palyrad sandbox exec` with a standard input.
 func sandboxExec(t *testing.T, stdin string, args ...string) executed {
 	t.Helper()
 	var out, errOut bytes.Buffer
@@ -36,8 +36,8 @@ func sandboxExec(t *testing.T, stdin string, args ...string) executed {
 	return e
 }
 
-// TestExecRefuses: what is wrong with the command line is palyrad's own failure,
-// 125, and nothing runs.
+// TestExecRefuses: an invalid command line is palyrad's own failure, exit code 125, and no
+// program runs.
 func TestExecRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -48,7 +48,7 @@ func TestExecRefuses(t *testing.T) {
 	}{
 		{nil, "name the program", reason.InvalidInput},
 		{[]string{"--nope", "--", "true"}, "unknown flag", reason.InvalidInput},
-		{[]string{"--config", "palyra.toml", "--", "true"}, "unknown flag", reason.InvalidInput}, // it reads none
+		{[]string{"--config", "palyra.toml", "--", "true"}, "unknown flag", reason.InvalidInput}, // the command reads no configuration
 		{[]string{"--tier", "a", "--", "true"}, "must be b or c", reason.InvalidInput},
 		{[]string{"--egress", "some", "--", "true"}, "egress mode", reason.InvalidInput},
 		{[]string{"--allow", "example.org", "--", "true"}, "names no port", reason.HostInvalid},

@@ -20,11 +20,12 @@ import (
 	"palyra/internal/core/needs"
 )
 
-// varying are the parts of an answer that differ from one request to the next.
+// varying matches the parts of a response that differ between requests.
 var varying = regexp.MustCompile(`sha256:[0-9a-f]{64}|01[0-9A-HJKMNP-TV-Z]{24}|20\d\d-\d\d-\d\dT[0-9:.]+Z|(seconds|nanos):\d+|eyJ[A-Za-z0-9._-]+`)
 
-// TestExistenceIsNotRevealed: a caller that may not read files gets the same error for an existing
-// file, a missing one, a link and a directory. The control is the same callers where they may read.
+// TestExistenceIsNotRevealed: a caller that may not read files gets the same error for an
+// existing file, a missing one, a link and a directory. Control: with reads allowed, the
+// responses differ.
 func TestExistenceIsNotRevealed(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
@@ -41,7 +42,7 @@ func TestExistenceIsNotRevealed(t *testing.T) {
 			g := startWithCanary(t, policies)
 			g.t = t
 			dir := g.cfg.Workspaces[0].Path
-			must.Do(t, os.MkdirAll(filepath.Join(dir, "name-2", "objects"), 0o755)) // a repository of git
+			must.Do(t, os.MkdirAll(filepath.Join(dir, "name-2", "objects"), 0o755)) // a git repository
 			must.Do(t, os.Mkdir(filepath.Join(dir, "name-2", "refs"), 0o755))
 			must.Do(t, os.WriteFile(filepath.Join(dir, "name-2", "HEAD"), []byte("ref: refs/heads/main\n"), 0o644))
 			must.Do(t, os.Symlink("plain.txt", filepath.Join(dir, "name-3")))
@@ -56,13 +57,13 @@ func TestExistenceIsNotRevealed(t *testing.T) {
 				{"shell.run", `{"command":"cat NAME"}`}, {"shell.run", `{"command":"ls","cwd":"NAME"}`},
 			} {
 				answers := map[string]string{}
-				for i := range 5 { // name-1 is not there
+				for i := range 5 { // name-1 does not exist
 					file := fmt.Sprint("name-", i+1)
 					input := strings.ReplaceAll(c.input, "NAME", file)
 					for way, answer := range g.answers(t, c.tool, input) {
 						answer = strings.ReplaceAll(varying.ReplaceAllString(answer, "VARIES"), file, "NAME")
 						switch before, seen := answers[way]; {
-						case strings.Contains(answer, "conflicts with the files"): // which is all that it says
+						case strings.Contains(answer, "conflicts with the files"): // the error contains nothing else
 						case !seen:
 							answers[way] = answer
 						case before == answer:
@@ -81,7 +82,7 @@ func TestExistenceIsNotRevealed(t *testing.T) {
 	}
 }
 
-// answers are what the people are told of a call, by each way to ask of it.
+// answers returns the members' responses about a call, by member and method.
 func (g *inspectedGateway) answers(t *testing.T, tool, input string) map[string]string {
 	t.Helper()
 	out := map[string]string{}

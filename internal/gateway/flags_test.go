@@ -23,14 +23,14 @@ func eachFlag(c *cobra.Command, fn func(*cobra.Command, *pflag.Flag)) {
 	}
 }
 
-// hasNoDescription reports whether the usage of a flag is empty, only its own name, or has a value
-// without a name.
+// hasNoDescription reports whether the usage of a flag is empty, has only the flag's name, or
+// has an unnamed value.
 func hasNoDescription(f *pflag.Flag) bool {
 	value, what := pflag.UnquoteUsage(f)
 	return what == "" || strings.HasPrefix(what, "set ") || strings.HasPrefix(what, "(default") || value == "string" && f.Annotations != nil
 }
 
-// TestEveryFlagIsDescribed goes over all flags of palyrad and its subcommands.
+// TestEveryFlagIsDescribed: every flag of palyrad and its subcommands has a description.
 func TestEveryFlagIsDescribed(t *testing.T) {
 	t.Parallel()
 	eachFlag(Command(io.Discard, io.Discard), func(c *cobra.Command, f *pflag.Flag) {
@@ -38,7 +38,7 @@ func TestEveryFlagIsDescribed(t *testing.T) {
 			t.Errorf("%s --%s does not say what it is: %q", c.CommandPath(), f.Name, f.Usage)
 		}
 	})
-	// Control: a flag as they were, and one that says nothing.
+	// Control: both flags have no description.
 	bad := pflag.NewFlagSet("", pflag.ContinueOnError)
 	bad.String("a", "", "set a")
 	bad.String("b", "", "")
@@ -49,8 +49,8 @@ func TestEveryFlagIsDescribed(t *testing.T) {
 	})
 }
 
-// TestEverySettingIsAFlagThatCanBeSet: a key is a flag exactly when a flag can
-// set it, and the text that its help gives as the default is one that it takes.
+// TestEverySettingIsAFlagThatCanBeSet: a key has a flag exactly when a flag can set it, and the
+// flag accepts the default that its help displays.
 func TestEverySettingIsAFlagThatCanBeSet(t *testing.T) {
 	t.Parallel()
 	root := Command(io.Discard, io.Discard)
@@ -69,8 +69,7 @@ func TestEverySettingIsAFlagThatCanBeSet(t *testing.T) {
 			}
 		}
 	}
-	// Lists of tables stand in the file alone, and what is the client's is not
-	// palyrad's.
+	// Lists of tables can be set only in the file, and the client's settings are not palyrad's.
 	for _, key := range []string{"workspaces", "models", "secrets", "process_runner.inspect", "client.address"} {
 		if !slices.Contains(config.Keys(), key) {
 			t.Errorf("%s is no key any more", key)
@@ -84,9 +83,9 @@ func TestEverySettingIsAFlagThatCanBeSet(t *testing.T) {
 	}
 }
 
-// TestHelpShowsSettingsByGroups: every setting stands in palyrad's help once,
-// below a heading; a subcommand shows its own flags and names the place of the
-// others.
+// TestHelpShowsSettingsByGroups: palyrad's help has every setting once, below the heading of
+// its group. The help of a subcommand has its own flags and names the command that lists the
+// settings.
 func TestHelpShowsSettingsByGroups(t *testing.T) {
 	t.Parallel()
 	help := func(args ...string) string {
@@ -118,7 +117,7 @@ func TestHelpShowsSettingsByGroups(t *testing.T) {
 	}
 }
 
-// TestManual: palyrad(8) has every setting once, below its group, and the commands.
+// TestManual: palyrad(8) has every setting once, below its group, and every command.
 func TestManual(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -22,15 +22,14 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// These tests run programs in bubblewrap, through the whole daemon. Calls of
-// sensitive tools run unasked in them; commits of protected files still ask.
+// The tests of this file run programs in bubblewrap, through the whole daemon. Calls of
+// sensitive tools run without an approval; commits of protected files still require one.
 
 // governed is a daemon with one workspace.
 type governed struct {
 	*running
 	dir string
-	// asked is called when a call waits for a person, who answers what it
-	// returns.
+	// asked is called when an approval is pending, and returns the approver's vote.
 	asked  func(*palyrav1.Approval) bool
 	prompt *palyrav1.ApprovalPrompt
 }
@@ -69,7 +68,7 @@ func (g *governed) write(name, content string) {
 	}
 }
 
-// tree is everything of the workspace, with modes and contents.
+// tree lists the content of the workspace, with modes and contents.
 func (g *governed) tree() string {
 	g.t.Helper()
 	var all []string
@@ -95,7 +94,7 @@ func (g *governed) tree() string {
 	return strings.Join(all, "\n")
 }
 
-// ran is what a call came to.
+// ran is the outcome of a call.
 type ran struct {
 	*palyrav1.ToolResult
 	result struct {
@@ -109,7 +108,7 @@ type ran struct {
 	attested string
 }
 
-// call runs one program, and answers when it is asked.
+// call runs one program, and answers its approval requests.
 func (g *governed) call(in map[string]any) ran {
 	g.t.Helper()
 	text := must.Get(json.Marshal(in))(g.t)
@@ -163,7 +162,7 @@ func (g *governed) want(r ran, outcome, why, state string) {
 	}
 }
 
-// install copies a file to a place, with its directories.
+// install returns a call that copies a file to a path and creates its directories.
 func install(to string) map[string]any {
 	return map[string]any{"argv": []string{"install", "-D", "-m", "755", "source.txt", to}}
 }
@@ -183,8 +182,8 @@ func TestOrdinaryChangesAreCommitted(t *testing.T) {
 	}
 }
 
-// TestProtectedChangesEndAtTheGate: the workspace is byte for byte as it was
-// until a person allows the change, and stays so when one does not.
+// TestProtectedChangesEndAtTheGate: the workspace does not change before a person allows the
+// commit, and stays unchanged after a denial.
 func TestProtectedChangesEndAtTheGate(t *testing.T) {
 	t.Parallel()
 	g := startGoverned(t, nil)
@@ -214,7 +213,7 @@ func TestProtectedChangesEndAtTheGate(t *testing.T) {
 		}
 		before = g.tree()
 	}
-	// Control: what git itself writes does not ask.
+	// Control: the files that git writes require no approval.
 	g.asked = nil
 	g.want(g.call(install(".git/objects/ab/cdef")), "succeeded", "", "committed")
 }
@@ -232,8 +231,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	}
 }
 
-// TestAConflictOverwritesNothing: somebody changes the workspace while a person
-// thinks.
+// TestAConflictOverwritesNothing: the workspace changes while the approval is pending.
 func TestAConflictOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	g := startGoverned(t, nil)
@@ -246,7 +244,8 @@ func TestAConflictOverwritesNothing(t *testing.T) {
 	}
 }
 
-// TestDirectModeHasNoGate: the weaker mode writes at once, and says so.
+// TestDirectModeHasNoGate: direct mode writes to the workspace immediately, and the attestation
+// names the mode.
 func TestDirectModeHasNoGate(t *testing.T) {
 	t.Parallel()
 	g := startGoverned(t, func(c *config.Config) { c.Workspaces[0].Mode = config.ModeDirect })
@@ -257,12 +256,14 @@ func TestDirectModeHasNoGate(t *testing.T) {
 	}
 }
 
-// TestAStoppedProgramCommitsNothing: what it wrote before its deadline is gone.
+// TestAStoppedProgramCommitsNothing: the files that a program wrote before its deadline are
+// discarded.
 func TestAStoppedProgramCommitsNothing(t *testing.T) {
 	t.Parallel()
 	g := startGoverned(t, nil)
 	before := g.tree()
-	// One byte at a time fills no disk and reaches no limit before the deadline.
+	// A write of one byte at a time neither fills the disk nor reaches a limit before the
+	// deadline.
 	r := g.call(map[string]any{"argv": []string{"dd", "if=/dev/zero", "of=piece", "bs=1"}, "timeout_ms": 2000})
 	g.want(r, "timed_out", "TIMED_OUT", "discarded")
 	if g.tree() != before {
@@ -270,8 +271,8 @@ func TestAStoppedProgramCommitsNothing(t *testing.T) {
 	}
 }
 
-// TestCachesLastFromRunToRun: a build tool finds the caches of the previous run without a commit,
-// and no other workspace does.
+// TestCachesLastFromRunToRun: a build tool finds the caches of the previous run without a
+// commit. Other workspaces have other caches.
 func TestCachesLastFromRunToRun(t *testing.T) {
 	t.Parallel()
 	for _, kept := range []bool{true, false} {
@@ -290,8 +291,8 @@ func TestCachesLastFromRunToRun(t *testing.T) {
 	}
 }
 
-// TestDoctorExaminesEachLayer: every layer of a run is tried with and without
-// itself, with no daemon and without a trace.
+// TestDoctorExaminesEachLayer: the doctor tries every layer of a run with and without the
+// layer. It needs no daemon and leaves no files.
 //
 // Not parallel: it sets TMPDIR of the process.
 func TestDoctorExaminesEachLayer(t *testing.T) {
@@ -315,7 +316,7 @@ func TestDoctorExaminesEachLayer(t *testing.T) {
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("the doctor left %v, %v", left, err)
 	}
-	// A required layer that no sandbox has is a failure.
+	// A required layer that the sandbox never has is a failure.
 	cfg.ProcessRunner.RequiredLayers = []string{"seatbelt_files"}
 	for _, e := range doctor.Examine(t.Context(), examined(cfg)) {
 		if e.Name == "sandbox" && (e.Result != doctor.Failed || !strings.Contains(e.Detail, "contains inactive layers: seatbelt_files")) {
@@ -324,8 +325,8 @@ func TestDoctorExaminesEachLayer(t *testing.T) {
 	}
 }
 
-// TestRequiredLayerRefuses: what the settings require and the machine lacks is
-// refused, and nothing runs.
+// TestRequiredLayerRefuses: a call is refused if the machine lacks a required layer, and no
+// program runs.
 func TestRequiredLayerRefuses(t *testing.T) {
 	t.Parallel()
 	g := startGoverned(t, func(c *config.Config) { c.ProcessRunner.RequiredLayers = []string{"seatbelt_files"} })

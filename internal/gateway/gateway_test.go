@@ -29,7 +29,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// dialAs is a client with a bundle's credential.
+// dialAs returns a client with a bundle's credential.
 func dialAs(t *testing.T, dir string) *http.Client {
 	t.Helper()
 	bundle := must.Get(identity.ReadBundle(dir))(t)
@@ -38,8 +38,8 @@ func dialAs(t *testing.T, dir string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// TestFirstStart: one set of policies comes into force, which knows the first
-// operator, and the log says so once.
+// TestFirstStart: the first start puts one set of policies in force, which includes the first
+// operator, and logs it once.
 func TestFirstStart(t *testing.T) {
 	t.Parallel()
 	book := &gatewaytest.Log{}
@@ -54,7 +54,7 @@ func TestFirstStart(t *testing.T) {
 	d.end()
 }
 
-// panicking is a tool with a fault.
+// panicking returns a tool that panics.
 func panicking() *gatewaytest.Probe {
 	p := gatewaytest.NewProbe(tool.Descriptor{
 		Name: "test.panic", Title: "Panic", Description: "Panics.", InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false}`),
@@ -65,8 +65,8 @@ func panicking() *gatewaytest.Probe {
 	return p
 }
 
-// TestFaultsOfToolsAreLogged: callers are not shown them, so the log has to
-// be.
+// TestFaultsOfToolsAreLogged: the log contains the fault of a tool, because the caller's error
+// does not.
 func TestFaultsOfToolsAreLogged(t *testing.T) {
 	t.Parallel()
 	book := &gatewaytest.Log{}
@@ -81,9 +81,9 @@ func TestFaultsOfToolsAreLogged(t *testing.T) {
 	d.end()
 }
 
-// TestStop: what runs gets the time of stop_timeout and is then ended; its client
-// gets the outcome either way, a new call the reason, and the log says what is waited
-// for and what was ended.
+// TestStop: running calls get the duration stop_timeout to end and are then stopped. Their
+// clients get the outcome in both cases, and new calls are refused with the reason. The log
+// names the calls that the stop waits for and those that it stopped.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -178,7 +178,7 @@ func callEcho(ctx context.Context, calls palyrav1connect.GatewayServiceClient) e
 	return errors.Join(stream.Err(), stream.Close())
 }
 
-// TestRevocationReachesTheAPI: the streams of a revoked device end.
+// TestRevocationReachesTheAPI: the streams of a device end when the device is revoked.
 func TestRevocationReachesTheAPI(t *testing.T) {
 	t.Parallel()
 	book := &gatewaytest.Log{}
@@ -211,7 +211,7 @@ func TestRevocationReachesTheAPI(t *testing.T) {
 	case <-time.After(must.Patience):
 		t.Error("the revoked device's stream goes on")
 	}
-	// Control: another device's stream goes on.
+	// Control: another device's stream stays open.
 	select {
 	case err := <-own:
 		t.Errorf("another device's stream ended with %v", err)
@@ -220,7 +220,7 @@ func TestRevocationReachesTheAPI(t *testing.T) {
 	d.end()
 }
 
-// ill is a store that cannot be written until it is well.
+// ill is a store whose writes fail until it is well.
 type ill struct {
 	mu     sync.Mutex
 	well   bool
@@ -244,7 +244,7 @@ func (d *ill) Probe() error {
 	return d.err
 }
 
-// becomes changes the store's health.
+// becomes sets the store's health.
 func (d *ill) becomes(err error, well bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -257,7 +257,7 @@ func (d *ill) tries() []time.Time {
 	return slices.Clone(d.probed)
 }
 
-// TestProblemsOnlyReads: any caller may request the health, so a health check must not write.
+// TestProblemsOnlyReads: any caller may request the health, so a health check MUST NOT write.
 func TestProblemsOnlyReads(t *testing.T) {
 	t.Parallel()
 	store := &ill{err: errors.New("disk full"), well: true}
@@ -344,7 +344,7 @@ func TestOperatorOfflineNeedsAnAddress(t *testing.T) {
 	}
 	d := start(t, cfg)
 	d.end()
-	// Control: the last daemon's address is known, and both bundles keep it.
+	// Control: the last daemon's address is stored, and both bundles have it.
 	must.Get(AddOperator(t.Context(), cfg, bob))(t)
 	for _, dir := range []string{bob.Dir, statedir.Operator(cfg.StateDir)} {
 		if b, err := identity.ReadBundle(dir); err != nil || b.Address != d.API {
@@ -353,8 +353,7 @@ func TestOperatorOfflineNeedsAnAddress(t *testing.T) {
 	}
 }
 
-// TestDecisionsAreCountedByDecision: a verdict is what policy says, not what
-// was decided.
+// TestDecisionsAreCountedByDecision: the metric counts decisions, not the policy's verdicts.
 func TestDecisionsAreCountedByDecision(t *testing.T) {
 	t.Parallel()
 	d := start(t, testConfig(t))
@@ -366,7 +365,7 @@ func TestDecisionsAreCountedByDecision(t *testing.T) {
 	d.end()
 }
 
-// bearer shows a token with every request.
+// bearer sends a token with every request.
 type bearer struct {
 	http.RoundTripper
 	token string
@@ -378,8 +377,8 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.RoundTripper.RoundTrip(r)
 }
 
-// TestTokensEndWithTheirMember: what is open with a token ends when its member may not
-// act any more, and it opens nothing again until the member may.
+// TestTokensEndWithTheirMember: a token's open streams end when its member is disabled. The
+// token is refused until the member is enabled again.
 func TestTokensEndWithTheirMember(t *testing.T) {
 	t.Parallel()
 	d := startWith(t, Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)})

@@ -16,7 +16,8 @@ import (
 	"palyra/internal/identity"
 )
 
-// permitted makes a change with the permit of the gate, as a change that nobody has to approve.
+// permitted makes a change with the permit of the change gate, as a change that requires no
+// approval.
 func permitted(t *testing.T, g *gateway, kind change.Kind, apply func(context.Context) error) error {
 	t.Helper()
 	_, err := g.changing.Change(t.Context(), access.Caller{Principal: access.User("local")}, true, func(context.Context) (*dualcontrol.Plan, error) {
@@ -95,7 +96,7 @@ func TestOperationsRequireTheSecondApproval(t *testing.T) {
 	for _, kind := range change.Kinds {
 		operate, ok := operations[kind]
 		if !ok {
-			if kind != change.Erase { // no operation does that yet
+			if kind != change.Erase { // no operation erases yet
 				t.Errorf("no operation makes the change %s", kind)
 			}
 			continue

@@ -19,7 +19,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// pipes is a listener of connections in memory.
+// pipes is a listener of in-memory connections.
 type pipes struct {
 	conns chan net.Conn
 	once  sync.Once
@@ -42,12 +42,12 @@ func (p *pipes) dial() net.Conn {
 	return client
 }
 
-// fromMemory is a connection in memory with an address as TCP has it.
+// fromMemory is an in-memory connection with a TCP address.
 type fromMemory struct{ net.Conn }
 
 func (fromMemory) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1} }
 
-// selfSigned is a certificate of a server.
+// selfSigned returns a self-signed certificate of a server.
 func selfSigned(t *testing.T) tls.Certificate {
 	t.Helper()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -55,19 +55,19 @@ func selfSigned(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{must.Get(x509.CreateCertificate(rand.Reader, of, of, key.Public(), key))(t)}, PrivateKey: key}
 }
 
-// TestHandshakeTimeout: a connection that does not complete its TLS handshake is closed after
-// 5 seconds, also while bytes of it arrive, and so is one without TLS whose request has no end
-// of its header. The controls: a connection that completed its handshake and was served is
-// open after a minute, and without the timeout the silent one is open after an hour.
+// TestHandshakeTimeout: a connection that does not complete its TLS handshake within 5 seconds
+// is closed, also while its bytes arrive. The same applies to a connection without TLS that
+// does not complete its request header. Controls: a connection that completed its handshake and
+// was served is open for a minute, and without the timeout the silent one is open for an hour.
 func TestHandshakeTimeout(t *testing.T) {
 	t.Parallel()
 	cert := selfSigned(t)
-	// A record of a ClientHello of 4096 bytes, of which few arrive.
+	// hello is the start of a record with a ClientHello of 4096 bytes.
 	hello := append([]byte{22, 3, 1, 16, 0, 1, 0, 15, 252}, make([]byte, 60)...)
 	request := []byte("GET / HTTP/1.1\r\nHost: gateway.test\r\nX: " + string(make([]byte, 60)))
 	for name, c := range map[string]struct {
 		overTLS bool
-		// sent goes to the server by a byte a second.
+		// sent is written to the server at one byte a second.
 		sent    []byte
 		unbound bool
 		want    time.Duration
@@ -95,7 +95,7 @@ func TestHandshakeTimeout(t *testing.T) {
 					}
 				})
 				must.Do(t, conn.SetReadDeadline(begin.Add(time.Hour)))
-				_, _ = io.Copy(io.Discard, conn) // until it is closed, or an hour has passed
+				_, _ = io.Copy(io.Discard, conn) // until the connection is closed, or an hour has passed
 				if after := time.Since(begin); after != c.want {
 					t.Errorf("it was closed after %v, want %v", after, c.want)
 				}
@@ -124,7 +124,7 @@ func TestHandshakeTimeout(t *testing.T) {
 	})
 }
 
-// serveInMemory serves as palyrad does, until end is called.
+// serveInMemory serves with palyrad's server and acceptor until end is called.
 func serveInMemory(t *testing.T, cert tls.Certificate, overTLS, unbound bool) (in *pipes, end func()) {
 	t.Helper()
 	s := newServer(http.NotFoundHandler(), slog.New(slog.DiscardHandler))

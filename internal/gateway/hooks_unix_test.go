@@ -41,7 +41,7 @@ func startHooked(t *testing.T) *hooked {
 	public := filepath.Join(filepath.Dir(cfg.StateDir), "run")
 	must.Do(t, os.Mkdir(public, 0o755))
 	cfg.Listen.Hooks = filepath.Join(public, "hooks.sock")
-	plenty := config.RateLimit{PerSecond: 10_000, Burst: 10_000} // what is refused here is no matter of how often
+	plenty := config.RateLimit{PerSecond: 10_000, Burst: 10_000} // no request of these tests is refused by a rate limit
 	cfg.RateLimits.Read, cfg.RateLimits.Mutate, cfg.RateLimits.Decide, cfg.RateLimits.ToolCall, cfg.RateLimits.Run, cfg.RateLimits.Secret = plenty, plenty, plenty, plenty, plenty, plenty
 	cfg.Workspaces = []config.Workspace{{Name: "here", Path: ws}}
 	h := &hooked{running: start(t, cfg), cfg: cfg, ws: ws}
@@ -55,15 +55,15 @@ func startHooked(t *testing.T) *hooked {
 	return h
 }
 
-// before is a question of Claude Code's hook.
+// before returns a PreToolUse request of Claude Code's hook.
 func (h *hooked) before(id, file string) string {
 	return `{"session_id":"s1","cwd":"` + h.ws + `","hook_event_name":"PreToolUse","tool_name":"Read","tool_use_id":"` + id + `","tool_input":{"file_path":"` + filepath.Join(h.ws, file) + `"}}`
 }
 
-// over is a client of the socket of hooks.
+// over returns a client of the hook socket.
 func (h *hooked) over(t *testing.T) *http.Client { return through(t, statedir.Hooks(h.cfg.StateDir)) }
 
-// shared is a client of the socket for agents of several users.
+// shared returns a client of the hook socket for agents of several users.
 func (h *hooked) shared(t *testing.T) *http.Client { return through(t, h.cfg.Listen.Hooks) }
 
 func through(t *testing.T, socket string) *http.Client {
@@ -74,7 +74,7 @@ func through(t *testing.T, socket string) *http.Client {
 	return &http.Client{Transport: transport}
 }
 
-// flipped is other hexadecimal digits.
+// flipped returns two other hexadecimal digits.
 func flipped(two string) string {
 	if two == "00" {
 		return "01"
@@ -82,7 +82,7 @@ func flipped(two string) string {
 	return "00"
 }
 
-// post sends a body and returns the status, the decision and the body of the answer.
+// post sends a body and returns the status, the decision and the body of the response.
 func post(t *testing.T, c *http.Client, at, token, body string) (int, string, string) {
 	t.Helper()
 	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, at, strings.NewReader(body)))(t)
@@ -99,8 +99,8 @@ func post(t *testing.T, c *http.Client, at, token, body string) (int, string, st
 	return res.StatusCode, res.Header.Get(hook.DecisionHeader), string(text)
 }
 
-// TestHooksOfADaemon: by the port where the system says whose a connection is, and by
-// the socket; and nowhere else.
+// TestHooksOfADaemon: hooks are served on the agents' port where the system reports the user of
+// a connection, and on the socket. Other listeners do not serve them.
 func TestHooksOfADaemon(t *testing.T) {
 	t.Parallel()
 	h := startHooked(t)
@@ -154,8 +154,8 @@ func TestHooksOfADaemon(t *testing.T) {
 	}
 }
 
-// TestStolenHookToken lists everything that a hook's token can do, by trying every method and route
-// on every listener. It can also make the calls that need no credential.
+// TestStolenHookToken lists everything that a hook's token permits, by trying every method and
+// route on every listener. The token also permits the calls that need no credential.
 func TestStolenHookToken(t *testing.T) {
 	t.Parallel()
 	h := startHooked(t)
@@ -167,7 +167,7 @@ func TestStolenHookToken(t *testing.T) {
 	if can := usable(t, h, bare, socket, h.token); !slices.Equal(can, []string{"hooks of claude-code", "hooks of codex", "hooks of generic"}) {
 		t.Errorf("with a hook's token one can use %q", can)
 	}
-	// The control: a token that is for more does more, and nothing by hooks.
+	// Control: a token with other scopes permits other calls, and no hooks.
 	more := must.Get(palyrav1connect.NewTokenServiceClient(h.client(), h.url()).CreateToken(t.Context(), &palyrav1.CreateTokenRequest{
 		Name: "more", Principal: "agent:claude", Scopes: []string{"tool.list", "tool.call"},
 	}))(t).GetText()
@@ -177,11 +177,10 @@ func TestStolenHookToken(t *testing.T) {
 	}
 }
 
-// usable is what somebody can use who has only a token.
+// usable lists the methods and routes that a token alone permits.
 func usable(t *testing.T, h *hooked, bare, socket *http.Client, token string) (can []string) {
 	t.Helper()
-	// A request with no content of the one form and of the other; streams answer
-	// errors in their body.
+	// forms are empty requests of the two content types. Streams return errors in their body.
 	forms := map[string]string{"application/json": "{}", "application/connect+json": "\x00\x00\x00\x00\x02{}"}
 	try := func(name string, c *http.Client, at string) {
 		for form, body := range forms {

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestKeepInherited starts this test again with a descriptor, and has it look
-// at what a program of its own finds.
+// TestKeepInherited runs itself again with an inherited descriptor, and checks whether child
+// processes of the program get the descriptor.
 //
 // Not parallel: programs of other tests would inherit its descriptor.
 func TestKeepInherited(t *testing.T) {
@@ -29,7 +29,7 @@ func TestKeepInherited(t *testing.T) {
 		}
 		return
 	}
-	fd, err := unix.FcntlInt(0, unix.F_DUPFD, 77) // above what the Go runtime of the next process opens
+	fd, err := unix.FcntlInt(0, unix.F_DUPFD, 77) // above the descriptors that the Go runtime of the next process opens
 	must.Do(t, err)
 	t.Cleanup(func() { unix.Close(fd) })
 	for _, mode := range []string{"kept", "given"} {

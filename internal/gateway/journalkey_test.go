@@ -27,7 +27,7 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// keySet asks the daemon for its key set, and proves it.
+// keySet returns the daemon's key set, and verifies it.
 func (d *running) keySet() attest.KeySet {
 	d.t.Helper()
 	client := palyrav1connect.NewAttestationServiceClient(d.client(), d.url())
@@ -49,7 +49,7 @@ func (d *running) export() []byte {
 	return text.Bytes()
 }
 
-// verifiedWith verifies an export with the keys of a set and nothing else.
+// verifiedWith verifies an export with the keys of a set alone.
 func verifiedWith(text []byte, set attest.KeySet) (journal.Summary, error) {
 	return journal.VerifyExport(bytes.NewReader(text), journal.ExportOptions{Trust: func(json.RawMessage, []string) (journal.Trust, error) {
 		t := journal.Trust{Pinned: true, Admit: func(r journal.Rotation) error {
@@ -62,7 +62,7 @@ func verifiedWith(text []byte, set attest.KeySet) (journal.Summary, error) {
 	}})
 }
 
-// The journal's key is replaced while palyrad runs, and while none does.
+// The journal's key is rotated while palyrad runs, and while it is stopped.
 func TestRotateJournalKey(t *testing.T) {
 	t.Parallel()
 	for name, online := range map[string]bool{"online": true, "offline": false} {
@@ -94,7 +94,7 @@ func rotateJournalKey(t *testing.T, online bool) {
 		"early export, early set": {early, before},
 		"early export, late set":  {early, after},
 		"late export, late set":   {late, after},
-		"late export, early set":  {late, before}, // the old key hands over
+		"late export, early set":  {late, before}, // the old key certifies the new one
 	} {
 		if sum, err := verifiedWith(c.text, c.set); err != nil || !sum.KeyPinned {
 			t.Errorf("%s: %v", name, err)
@@ -103,7 +103,7 @@ func rotateJournalKey(t *testing.T, online bool) {
 	if sum, err := verifiedWith(late, after); err != nil || sum.Rotations != 1 || sum.Key != keys[0].Verifier {
 		t.Errorf("%+v, %v", sum, err)
 	}
-	// The control: the key of another gateway is not known.
+	// Control: an export of another gateway, with an unknown key, does not verify.
 	other := start(t, testConfig(t))
 	if _, err := verifiedWith(other.export(), after); err == nil {
 		t.Error("the export of another gateway verifies with the key set of this one")
@@ -150,8 +150,8 @@ func TestInterruptedRotation(t *testing.T) {
 	}
 }
 
-// The first start on the state directory of an older release certifies the
-// checkpoint key that is there.
+// The first start on the state directory of an older release certifies the existing checkpoint
+// key.
 func TestCheckpointKeyIsCertifiedAtUpgrade(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -213,8 +213,8 @@ func TestFiveYears(t *testing.T) {
 	if sum, err := verifiedWith(text.Bytes(), set); err != nil || sum.Checkpoints != 60 || sum.Rotations != 1 {
 		t.Errorf("%+v, %v", sum, err)
 	}
-	// The control: a certificate that was not valid when the key is said to have
-	// been certified does not count.
+	// Control: a certificate that was not valid at the stated time of certification does not
+	// count.
 	late := set
 	late.CheckpointKeys = slices.Clone(set.CheckpointKeys)
 	late.CheckpointKeys[1].CertifiedAt = clock
@@ -223,7 +223,7 @@ func TestFiveYears(t *testing.T) {
 	}
 }
 
-// anExecution is one that a notary signs.
+// anExecution returns an execution for a notary to sign.
 func anExecution(at time.Time) attest.Execution {
 	digest := canonical.Digest([]byte("x"))
 	return attest.Execution{

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/ops/keyadmin"
 )
 
-// places is what status says of where keys live: "root tpm, issuing tpm, ...".
+// places returns the keys and their places from the status: "root tpm, issuing tpm, ...".
 func (d *running) places() string {
 	var list []string
 	for _, k := range d.status().GetKeys() {
@@ -29,7 +29,7 @@ func (d *running) places() string {
 	return strings.Join(list, ", ")
 }
 
-// doesNotStart starts a daemon that is refused.
+// doesNotStart starts a daemon, which must be refused.
 func doesNotStart(t *testing.T, what string, cfg *config.Config) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
@@ -41,8 +41,8 @@ func doesNotStart(t *testing.T, what string, cfg *config.Config) {
 	reasontest.Want(t, what, err, reason.ConfigInvalid)
 }
 
-// A whole gateway whose keys live in a TPM: it serves, signs, rotates, and starts
-// with that TPM alone.
+// TestGatewayInATPM: a whole gateway whose keys are in a TPM serves, signs and rotates, and
+// starts only with that TPM.
 func TestGatewayInATPM(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)
@@ -59,7 +59,7 @@ func TestGatewayInATPM(t *testing.T) {
 		t.Errorf("beside a daemon that runs: %+v", x)
 	}
 	before := d.keySet()
-	e.Halt() // what was unsealed at the start is enough until a certificate is due
+	e.Halt() // the keys unsealed at the start are sufficient until a certificate is due
 	must.Get(verifiedWith(d.export(), before))(t)
 	e.Boot(t)
 	d.end()
@@ -94,7 +94,7 @@ func TestUnsuitableTPMLeavesNoKeys(t *testing.T) {
 		t.Errorf("keys were made: %v", err)
 	}
 	cfg.Keys.Store = config.KeysInFiles
-	start(t, cfg).end() // the way on
+	start(t, cfg).end() // the remedy: keys in files
 }
 
 func TestKeysSealCommand(t *testing.T) {

@@ -27,7 +27,7 @@ import (
 
 var gatewayKeys = []string{keyadmin.Issuing, keyadmin.Notary, keyadmin.Journal}
 
-// attested makes a call and returns its envelope.
+// attested makes a call and returns its attestation envelope.
 func (d *running) attested() []byte {
 	d.t.Helper()
 	stream := must.Get(palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(d.t.Context(), &palyrav1.CallToolRequest{Tool: "echo", InputJson: []byte(`{"text":"x"}`)}))(d.t)
@@ -43,7 +43,7 @@ func (d *running) attested() []byte {
 	return res.GetEnvelopeJson()
 }
 
-// served is the digest of the issuer in the chain that the gateway shows, whose client
+// served returns the digest of the issuer in the chain that the gateway presents. The client
 // trusts the root alone.
 func (d *running) served() string {
 	d.t.Helper()
@@ -57,9 +57,9 @@ func (d *running) served() string {
 	return canonical.Digest(state.PeerCertificates[1].RawSubjectPublicKeyInfo)
 }
 
-// Every key is replaced while the gateway runs and while it does not: what the old one
-// signed verifies with the old key set and the new, what the new one signs with the
-// new, devices go on, and the journal says so before and after.
+// Every key is rotated online and offline. Signatures of the old key verify with the old key
+// set and the new one, and signatures of the new key verify with the new set. Devices stay
+// valid, and the journal has an event before and after each rotation.
 func TestRotateGatewayKeys(t *testing.T) {
 	t.Parallel()
 	for name, online := range map[string]bool{"online": true, "offline": false} {
@@ -92,7 +92,7 @@ func TestRotateGatewayKeys(t *testing.T) {
 			}
 			fresh := d.attested()
 			must.Get(must.Get(attest.NewVerifier(after))(t).Verify(fresh))(t)
-			if _, err := must.Get(attest.NewVerifier(before))(t).Verify(fresh); err == nil { // the control
+			if _, err := must.Get(attest.NewVerifier(before))(t).Verify(fresh); err == nil { // control
 				t.Error("the old key set verifies what the new key signed")
 			}
 			now := must.Get(ListKeys(t.Context(), cfg))(t)
@@ -110,7 +110,7 @@ func TestRotateGatewayKeys(t *testing.T) {
 	}
 }
 
-// journaledKeys wants two events of each key: that it is to be replaced, and that it was.
+// journaledKeys requires two events of each key: the intent to replace it, and the replacement.
 func (d *running) journaledKeys() {
 	d.t.Helper()
 	events := palyrav1connect.NewJournalServiceClient(d.client(), d.url())
@@ -145,7 +145,7 @@ func TestRotateInvalidKeys(t *testing.T) {
 // rotation can be repeated.
 func TestInterruptedGatewayKeyRotation(t *testing.T) {
 	t.Parallel()
-	// What each rotation writes, in this order.
+	// writes has the files that each rotation writes, in order.
 	writes := map[string][]string{keyadmin.Issuing: {"issuing.pem"}, keyadmin.Notary: {"notary-past.json", "notary.pem"}}
 	for key, files := range writes {
 		for done := range len(files) + 1 {
@@ -198,14 +198,14 @@ func changed(t *testing.T, before, after map[string][]byte) (names []string) {
 	return names
 }
 
-// failing is a journal that takes no more events.
+// failing is a journal that accepts no more events.
 type failing struct{ journal.Store }
 
 var errFull = errors.New("full")
 
 func (failing) Append(context.Context, ...event.Draft) ([]journal.Event, error) { return nil, errFull }
 
-// Nothing is replaced that cannot be journaled.
+// A key is not replaced if the replacement cannot be journaled.
 func TestRotationIsJournaledFirst(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)

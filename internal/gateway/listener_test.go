@@ -20,7 +20,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// fromAddress is a connection that says where it comes from.
+// fromAddress is a connection with a fixed remote address.
 type fromAddress struct {
 	net.Conn
 	ip string
@@ -29,7 +29,7 @@ type fromAddress struct {
 func (c fromAddress) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(c.ip), Port: 1} }
 func (fromAddress) Close() error           { return nil }
 
-// offering is a listener that hands out what it was given, and then an error.
+// offering is a listener that accepts the given connections, and then returns an error.
 type offering struct {
 	net.Listener
 	conns []net.Conn
@@ -46,8 +46,8 @@ func (o *offering) Accept() (net.Conn, error) {
 	return next, nil
 }
 
-// TestConnectionsAreBounded: one too many is not let in, and one that was closed
-// makes room, once. Addresses of this machine count among all alone.
+// TestConnectionsAreBounded: a connection above a bound is refused, and a closed one makes
+// room, once. Connections from this machine count only against the bound of all connections.
 func TestConnectionsAreBounded(t *testing.T) {
 	t.Parallel()
 	book := &gatewaytest.Log{}
@@ -94,9 +94,10 @@ func (c closing) Close() error {
 	return nil
 }
 
-// TestUnauthenticatedAreEvicted: at a bound the oldest unauthenticated connection is closed, and
-// at the bound of an address the oldest of that address; authenticated ones stay. The control
-// are authenticated connections alone: the next one is refused.
+// TestUnauthenticatedAreEvicted: at the bound of all connections, the oldest unauthenticated
+// connection is closed. At the bound of an address, the oldest unauthenticated one of that
+// address is closed. Authenticated connections stay. Control: with only authenticated
+// connections, the next one is refused.
 func TestUnauthenticatedAreEvicted(t *testing.T) {
 	t.Parallel()
 	book := &gatewaytest.Log{}
@@ -146,8 +147,8 @@ func TestUnauthenticatedAreEvicted(t *testing.T) {
 	}
 }
 
-// TestConnectionsOfANetworkAreBounded: the addresses of one IPv6 network count as
-// one, and another network's do not. Addresses of IPv4 are the control.
+// TestConnectionsOfANetworkAreBounded: the addresses of one IPv6 network count as one, and
+// another network's do not. Control: IPv4 addresses count separately.
 func TestConnectionsOfANetworkAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -177,7 +178,7 @@ func TestConnectionsOfANetworkAreBounded(t *testing.T) {
 	}
 }
 
-// TestOutOfFilesIsNamed: the log says what to raise.
+// TestOutOfFilesIsNamed: the log names the limit to raise.
 func TestOutOfFilesIsNamed(t *testing.T) {
 	t.Parallel()
 	book := &gatewaytest.Log{}
@@ -187,8 +188,8 @@ func TestOutOfFilesIsNamed(t *testing.T) {
 	}
 }
 
-// TestGzipBomb: a small body that unpacks to much is refused by its size. The
-// control is a handler without the bound, which takes it.
+// TestGzipBomb: a small body that decompresses to a large one is refused because of its size.
+// Control: a handler without the bound accepts it.
 func TestGzipBomb(t *testing.T) {
 	t.Parallel()
 	var bomb bytes.Buffer

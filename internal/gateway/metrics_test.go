@@ -22,7 +22,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// TestMetricsCount makes one call that is allowed and one that is denied.
+// TestMetricsCount: the metrics count one allowed and one denied call.
 func TestMetricsCount(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -48,8 +48,8 @@ func TestMetricsCount(t *testing.T) {
 	}
 }
 
-// TestRefusedRequestsAreShown: a request over its limit is counted, and status says
-// which class is limited; before, it says nothing of limits.
+// TestRefusedRequestsAreShown: a request over its rate limit is counted, and the status names
+// the limited class. Before, the status has no notice about limits.
 func TestRefusedRequestsAreShown(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -71,7 +71,7 @@ func TestRefusedRequestsAreShown(t *testing.T) {
 	d.eventually("/metrics", `palyra_rate_limit_refused_total{class="decide"} 1`)
 }
 
-// TestLimitedNotice: what is not limited now is not named.
+// TestLimitedNotice: the notice names only classes that are limited now.
 func TestLimitedNotice(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -96,8 +96,8 @@ func TestLimitedNotice(t *testing.T) {
 	}
 }
 
-// eventually reads a page until it holds a line: metrics follow the journal,
-// and a reply may be faster.
+// eventually reads a page until it contains a line. Metrics follow the journal, and may be
+// later than a response.
 func (d *running) eventually(path, line string) {
 	d.t.Helper()
 	must.Eventually(d.t, path+" has "+line, func() (bool, string) {
@@ -106,11 +106,8 @@ func (d *running) eventually(path, line string) {
 	})
 }
 
-// TestApprovalWaitIsTimed counts the end of a wait, and not what happens to
-// the answer afterwards.
-
-// TestMetricsAreBounded: the metrics are for everybody who gets to their port, so
-// that whoever opens connections there takes none of the API's files.
+// TestMetricsAreBounded: the metrics need no credential, so their connections must not use up
+// the descriptors of the API.
 func TestMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	book := &gatewaytest.Log{}
@@ -128,7 +125,7 @@ func TestMetricsAreBounded(t *testing.T) {
 		_, err = io.Copy(io.Discard, answer.Body)
 		return errors.Join(err, answer.Body.Close())
 	}
-	// Other tests of this process may have one open.
+	// Other tests of this process may have one connection open.
 	open := 0
 	for ; open <= mostReaders; open++ {
 		conn := must.Get(net.Dial("tcp", d.Metrics))(t)

@@ -21,7 +21,7 @@ import (
 	"palyra/test/leaks"
 )
 
-// runWith starts a run with a model and returns it as it ended.
+// runWith starts a run with a model and returns the ended run.
 func (d *running) runWith(model string) *palyrav1.Run {
 	d.t.Helper()
 	gateway := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
@@ -37,8 +37,8 @@ func (d *running) runWith(model string) *palyrav1.Run {
 	return nil
 }
 
-// A model that cannot be used keeps nothing from starting: it is listed with
-// its problem, and runs with it say so. The others work.
+// A model that cannot be used does not prevent the start. It is listed with its problem, and
+// runs that use it fail with that problem. Other models work.
 func TestModelsThatCannotBeUsed(t *testing.T) {
 	t.Parallel()
 	server := modeltest.OpenAI(t, modeltest.File("text"))
@@ -123,7 +123,7 @@ func TestModelsReceiveTheirTools(t *testing.T) {
 	}
 }
 
-// called is all that a call tells.
+// called returns all messages and the error of a call.
 func (d *running) called(tool, input string) (told string) {
 	d.t.Helper()
 	stream := must.Get(palyrav1connect.NewGatewayServiceClient(d.client(), d.url()).CallTool(d.t.Context(), &palyrav1.CallToolRequest{Tool: tool, InputJson: []byte(input)}))(d.t)
@@ -134,9 +134,9 @@ func (d *running) called(tool, input string) (told string) {
 	return told + fmt.Sprint(stream.Err())
 }
 
-// A model's key comes from the vault, for each turn anew: a new value counts without a
-// restart, and a key that is not there, or a locked vault, fails the run and not the
-// start. No call gets it by naming it.
+// A model's key is read from the vault at each turn, so that a new value applies without a
+// restart. A missing key or a locked vault fails the run and not the start. Calls cannot use
+// the key by its name.
 func TestModelKeysFromTheVault(t *testing.T) {
 	t.Parallel()
 	server := modeltest.Local(t, modeltest.File("text"), modeltest.File("text"))

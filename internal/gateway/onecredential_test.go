@@ -28,7 +28,7 @@ import (
 )
 
 // graph contains a gateway's members, who create and change each other through the identity
-// service. One of them does everything that its credential permits.
+// service. One of them does every operation that its credential permits.
 type graph struct {
 	*identity.Service
 	t        *testing.T
@@ -36,16 +36,16 @@ type graph struct {
 	registry *access.Registry
 	csr      []byte
 	attacker access.Principal
-	// held are those whose key the attacker has, agents included.
+	// held are the members whose key the attacker has, agents included.
 	held map[access.Principal]bool
-	// chats are the users of a chat, all of them the attacker's.
+	// chats are the users of a chat; the attacker controls all of them.
 	chats *notify.Users
-	// said is what was done, for the message of a failure.
+	// said lists the operations so far, for the failure message.
 	said []string
 }
 
-// newGraph has the first owner, one or two that the host's administrator confirmed,
-// and an attacker among them.
+// newGraph creates the first owner, one or two owners that the host's administrator confirmed,
+// and an attacker as one of them.
 func newGraph(t *testing.T, authority *ca.Authority, csr []byte, random *mathrand.Rand) *graph {
 	t.Helper()
 	store := identitytest.NewStore()
@@ -67,7 +67,7 @@ func newGraph(t *testing.T, authority *ca.Authority, csr []byte, random *mathran
 	return g
 }
 
-// did is the effect of an act on who holds which key.
+// did records the effect of an operation on the holders of keys.
 func (g *graph) did(by, member access.Principal, what string, err error) {
 	if err != nil {
 		return
@@ -78,12 +78,12 @@ func (g *graph) did(by, member access.Principal, what string, err error) {
 	case what != "confirms":
 		g.held[member] = g.held[member] || holder
 	case by == identity.Daemon() || !g.held[by]:
-		// Whoever confirms saw to it that the key is the member's own.
+		// The confirming member has verified that the key is the member's own.
 		g.held[member] = member == g.attacker
 	}
 }
 
-// act does something by a random member, or on the host.
+// act makes a random operation by a random member, or on the host.
 func (g *graph) act() {
 	list := slices.DeleteFunc(g.registry.List(), func(m access.Member) bool { return m.Disabled || m.Principal.Kind != access.KindUser })
 	pick := func() access.Principal { return list[g.random.IntN(len(list))].Principal }
@@ -93,7 +93,7 @@ func (g *graph) act() {
 	}
 	switch g.random.IntN(11) {
 	case 8:
-		// An agent that somebody makes for somebody else.
+		// A member creates an agent for another member.
 		made := access.Agent(fmt.Sprintf("a%d", len(g.registry.List())))
 		_, err := g.AddMember(ctx, by, made.Name, access.KindAgent, []access.Role{access.RoleAgent}, p, g.csr, true)
 		g.did(by, made, "makes", err)
@@ -103,7 +103,8 @@ func (g *graph) act() {
 			g.said = append(g.said, fmt.Sprintf("%s maps an account to %s", by, p))
 		}
 	case 10:
-		// The attacker consents as everybody that it holds; nobody else consents to its accounts.
+		// The attacker consents as every member whose key it holds; other members do not consent to
+		// its accounts.
 		for _, u := range g.chats.List() {
 			if g.held[u.Member] {
 				_, err := g.chats.Consent(ctx, g.caller(u.Member), u.Team, u.User, false)
@@ -136,8 +137,8 @@ func (g *graph) act() {
 	}
 }
 
-// scheme is the plan of an attacker: to create a member and an agent, map an account that votes as
-// the member, and then have the host confirm the member.
+// scheme is an attacker's plan: create a member and an agent, map an account that votes as the
+// member, and then have the host confirm the member.
 func (g *graph) scheme() {
 	ctx := g.t.Context()
 	made, agent := access.User(fmt.Sprintf("s%d", len(g.registry.List()))), access.Agent(fmt.Sprintf("t%d", len(g.registry.List())))
@@ -159,7 +160,7 @@ func (g *graph) scheme() {
 	g.did(identity.Daemon(), made, "confirms", nil)
 }
 
-// caller is a member with a device of its own.
+// caller returns a member as a caller, with the member's own device.
 func (g *graph) caller(p access.Principal) access.Caller {
 	for _, d := range g.Devices() {
 		if d.Principal == p && !d.Revoked() {
@@ -169,7 +170,8 @@ func (g *graph) caller(p access.Principal) access.Caller {
 	return access.Caller{Principal: p, OnBehalfOf: p}
 }
 
-// ballots returns the members as whom the attacker can vote; with every, by all its accounts.
+// ballots returns the members as whom the attacker can vote. With every, accounts without
+// consent count, too.
 func (g *graph) ballots(every bool) []access.Member {
 	return slices.DeleteFunc(g.registry.List(), func(m access.Member) bool {
 		byChat := slices.ContainsFunc(g.chats.List(), func(u notify.ChatUser) bool { return u.Member == m.Principal && (every || u.Votes()) })
@@ -186,7 +188,7 @@ unless { context.approval.approvers >= 2 };`})
 	return must.Get(policy.Load(cfg))(g.t)
 }
 
-// enough is whether the votes of some are two people for a call of one.
+// enough reports whether the voters satisfy the rule of two people for a call of the requester.
 func enough(set *policy.Set, requester access.Principal, voters []access.Member) bool {
 	r := policytest.Request("process.run", `{"argv":["git","push"]}`)
 	r.Caller.Principal, r.Caller.OnBehalfOf, r.Caller.Roles = requester, requester, []access.Role{access.RoleOperator}
@@ -197,10 +199,11 @@ func enough(set *policy.Set, requester access.Principal, voters []access.Member)
 	return set.Judge(r, policytest.Approval(votes...)).Allowed
 }
 
-// TestOneCredentialIsNeverTwo: a caller with one credential that creates, changes and confirms
-// members as the gateway permits never counts as two people for policy, neither for its own calls
-// nor for another's. The controls omit the history, or count votes of accounts without consent:
-// then it does count. With other members present, two people are two.
+// TestOneCredentialIsNeverTwo: a caller with one credential never counts as two people for
+// policy, neither for its own calls nor for another's. The caller creates, changes and confirms
+// members as the gateway permits. Controls: without the history, or with votes of accounts
+// without consent, the caller does count as two. With other members present, two people count
+// as two.
 func TestOneCredentialIsNeverTwo(t *testing.T) {
 	t.Parallel()
 	authority, _, err := ca.Open(filepath.Join(t.TempDir(), "ca"), ca.Options{})

@@ -12,9 +12,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestToolsDoNotReachTheGateway: http.fetch is allowed the address of this machine, and
-// reaches none of the gateway's own listeners, whose ports the system chose. The control
-// is a server beside them.
+// TestToolsDoNotReachTheGateway: with the address of this machine allowed, http.fetch cannot
+// reach the gateway's own listeners, whose ports the system chose. Control: another server at
+// that address is reachable.
 func TestToolsDoNotReachTheGateway(t *testing.T) {
 	t.Parallel()
 	beside := httptest.NewServer(http.NotFoundHandler())

@@ -25,7 +25,7 @@ import (
 	"palyra/internal/surface/api/changetable"
 )
 
-// request asks for a change as somebody who does not wait, and returns the approval's id.
+// request requests a change as a caller that does not wait, and returns the approval's id.
 func (d *team) request(by string, change func(context.Context, person) error) string {
 	d.t.Helper()
 	ctx, gone := context.WithCancel(d.t.Context())
@@ -40,7 +40,7 @@ func (d *team) request(by string, change func(context.Context, person) error) st
 	return fields["approval_id"]
 }
 
-// approval is one by its id, as bob sees it.
+// approval returns an approval by its id, as visible to bob.
 func (d *team) approval(id string) *palyrav1.Approval {
 	d.t.Helper()
 	return must.Get(d.as("bob").approvals.GetApproval(d.t.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id}))(d.t).GetApproval()
@@ -64,9 +64,9 @@ func giveDan(role string) func(context.Context, person) error {
 	}
 }
 
-// TestPendingChanges: each change whose caller does not wait returns the id of its request,
-// changes nothing, and is applied by the daemon once it is approved. The member that was
-// added gets its certificate by the same request again, and by no other.
+// TestPendingChanges: each change whose caller does not wait returns the id of its approval and
+// has no effect yet. The daemon applies it once it is approved. An added member gets its
+// certificate by repeating the same request, and by no other request.
 func TestPendingChanges(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
@@ -120,8 +120,9 @@ func TestPendingChanges(t *testing.T) {
 	}
 }
 
-// TestCollectedMemberIsInThePolicies: a credential that is collected between the write of the
-// member and the rebuild of the policies is accepted at once.
+// TestCollectedMemberIsInThePolicies: a credential is accepted immediately after it is
+// collected, also if it is collected between the write of the member and the rebuild of the
+// policies.
 func TestCollectedMemberIsInThePolicies(t *testing.T) {
 	t.Parallel()
 	g := must.Get(build(t.Context(), Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)}))(t)
@@ -150,8 +151,9 @@ func TestCollectedMemberIsInThePolicies(t *testing.T) {
 	}
 }
 
-// TestPendingChangeEndsWithItsRequester: a change whose caller has gone ends when the
-// requester is disabled, loses the role or the device. The control stays and is applied.
+// TestPendingChangeEndsWithItsRequester: a change whose caller has disconnected ends when the
+// requester is disabled, or loses the role or the device. Control: without such a change it
+// stays pending and is applied.
 func TestPendingChangeEndsWithItsRequester(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(*testing.T, person) error{
@@ -200,8 +202,8 @@ func TestPendingChangeEndsWithItsRequester(t *testing.T) {
 	}
 }
 
-// TestPendingChangeOverARestart: a change that waits when palyrad stops has visibly ended
-// at the next start, and the same request asks anew.
+// TestPendingChangeOverARestart: a change that is pending when palyrad stops is cancelled with
+// a reason at the next start. The same request then requires a new approval.
 func TestPendingChangeOverARestart(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
@@ -222,8 +224,8 @@ func TestPendingChangeOverARestart(t *testing.T) {
 	}
 }
 
-// TestPendingChangeOverAFreeze: changes of the gateway wait and are applied while it is
-// frozen, and a thaw is of the freeze that people were asked about.
+// TestPendingChangeOverAFreeze: changes of the gateway can wait and be applied while it is
+// frozen. An approved thaw ends only the freeze that the approvers were asked about.
 func TestPendingChangeOverAFreeze(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
@@ -256,7 +258,7 @@ func TestPendingChangeOverAFreeze(t *testing.T) {
 }
 
 // TestInterruptedAddition: an addition on the host that is interrupted while it waits is
-// withdrawn: its key is lost, and nobody could use the member.
+// withdrawn. Its key is lost, and the member would be unusable.
 func TestInterruptedAddition(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, testConfig(t))

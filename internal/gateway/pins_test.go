@@ -21,7 +21,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// shaped is a tool whose input has one property.
+// shaped returns a tool whose input has one property.
 func shaped(name, property, kind string) *gatewaytest.Probe {
 	schema := fmt.Sprintf(`{"type":"object","additionalProperties":false,"required":[%q],"properties":{%q:{"type":%q}}}`, property, property, kind)
 	p := gatewaytest.NewProbe(tool.Descriptor{
@@ -32,8 +32,7 @@ func shaped(name, property, kind string) *gatewaytest.Probe {
 	return p
 }
 
-// pinWorld is a state directory with policies of its own, started again with
-// other tools.
+// pinWorld is a state directory with its own policies, started repeatedly with different tools.
 type pinWorld struct {
 	t   *testing.T
 	dir string
@@ -72,7 +71,7 @@ func (w *pinWorld) stop() {
 
 func (w *pinWorld) policy(text string) { write(w.t, filepath.Join(w.dir, "10-own.cedar"), text) }
 
-// about forbids calls of a tool by the value of its property.
+// about returns a policy that forbids calls of a tool by the value of its property.
 func about(name, condition string) string {
 	return fmt.Sprintf("@id(\"own.%[1]s\")\n@reason(\"test\")\nforbid(principal, action == Action::\"tool.execute/%[1]s\", resource) when { %[2]s };\n", name, condition)
 }
@@ -96,7 +95,7 @@ func (w *pinWorld) wantEvents(name, want string) {
 	}
 }
 
-// callable returns the reason why a call is refused, "" when it is not.
+// callable returns the reason for which a call is refused, or "".
 func (w *pinWorld) callable(name, input string) reason.Code {
 	_, _, err := w.g.router.Check(name, []byte(input))
 	return reason.Of(err)
@@ -110,7 +109,7 @@ func TestToolDefinitionsArePinned(t *testing.T) {
 	w.wantEvents("echo", "pinned")
 	w.mustStart(shaped("test.a", "x", "string"))
 	w.wantEvents("test.a", "pinned")
-	// A change that no policy minds is accepted.
+	// A change that fits all policies is accepted.
 	w.mustStart(shaped("test.a", "y", "string"))
 	w.wantEvents("test.a", "pinned pinned")
 	w.wantEvents("echo", "pinned")
@@ -125,15 +124,15 @@ func TestToolDefinitionsArePinned(t *testing.T) {
 	w.stop()
 }
 
-// TestChangedDefinitionIsSuspended: policies that do not fit a changed tool
-// keep that tool from being called, and nothing else.
+// TestChangedDefinitionIsSuspended: a changed tool that the policies do not fit is suspended,
+// and other tools are not.
 func TestChangedDefinitionIsSuspended(t *testing.T) {
 	t.Parallel()
 	w := newPinWorld(t)
 	w.policy(about("test.a", `context.args.x == "no"`))
 	w.mustStart(shaped("test.a", "x", "string"), shaped("test.b", "x", "string"))
 	before := w.g.engine.Current().SnapshotDigest()
-	for range 2 { // the second start says nothing new
+	for range 2 { // the second start adds no event
 		w.mustStart(shaped("test.a", "x", "integer"), shaped("test.b", "y", "string"))
 		w.wantEvents("test.a", "pinned suspended")
 		w.wantEvents("test.b", "pinned pinned")
@@ -156,7 +155,7 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 	if notices := strings.Join(notices(w.g), "\n"); !strings.Contains(notices, "test.a") {
 		t.Errorf("the status does not name the suspended tool: %s", notices)
 	}
-	// What an operator checks is measured against the new definition.
+	// The check of an operator uses the new definition.
 	if findings := w.g.policies.Check(t.Context(), nil); len(findings) > 0 && findings[0].Severity == "error" {
 		t.Errorf("no policies at all: %v", findings)
 	}
@@ -167,7 +166,7 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 	if code := w.callable("test.a", `{"x":1}`); code != reason.ToolSuspended {
 		t.Errorf("after a reload that does not fit: %q", code)
 	}
-	// One that fits lifts the suspension.
+	// A reload that fits lifts the suspension.
 	w.policy(about("test.a", `context.args.x == 7`))
 	reload(t, w.g, by)
 	if code := w.callable("test.a", `{"x":1}`); code != "" {
@@ -195,8 +194,8 @@ func TestRestoredDefinition(t *testing.T) {
 	w.stop()
 }
 
-// TestBrokenPoliciesSuspendNoTools: policies that fit neither definition still prevent palyrad from
-// starting, and suspend no tool.
+// TestBrokenPoliciesSuspendNoTools: policies that fit neither definition prevent the start of
+// palyrad, and suspend no tool.
 func TestBrokenPoliciesSuspendNoTools(t *testing.T) {
 	t.Parallel()
 	w := newPinWorld(t)
@@ -209,16 +208,16 @@ func TestBrokenPoliciesSuspendNoTools(t *testing.T) {
 	w.stop()
 }
 
-// ofServer is shaped for a tool of an upstream server.
+// ofServer returns a tool of an upstream server with one property.
 func ofServer(name, property string) *gatewaytest.Probe {
 	p := shaped(name, property, "string")
 	p.Of.Executor = tool.MCPUpstream
 	return p
 }
 
-// TestNewServerThatPoliciesDoNotFit: a new upstream server that the policies which waited for it
-// do not fit stays out as a whole, over a restart, too. Everything else goes on, and a policy that
-// fits lets the server in. Policies that do not fit a server in force do not load.
+// TestNewServerThatPoliciesDoNotFit: a new upstream server is suspended as a whole, also over a
+// restart, if the earlier policies about it do not fit. Other tools are not affected, and a
+// policy that fits lifts the suspension. Policies that do not fit an active server do not load.
 func TestNewServerThatPoliciesDoNotFit(t *testing.T) {
 	t.Parallel()
 	w := newPinWorld(t)
@@ -260,7 +259,7 @@ func TestNewServerThatPoliciesDoNotFit(t *testing.T) {
 		t.Errorf("a policy that does not fit a server in force: %v", err)
 	}
 	states("after a policy that does not fit was refused", "")
-	// A server that was removed and comes back is new again.
+	// A server that was removed and returns is new again.
 	w.mustStart()
 	must.Do(t, w.g.router.SetTools("docs", server))
 	must.Do(t, w.g.policies.Rebuild(t.Context(), "user:local"))

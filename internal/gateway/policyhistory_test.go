@@ -25,7 +25,7 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// policyDesk is an operator at a daemon with a policy directory.
+// policyDesk is an operator's client of a daemon with a policy directory.
 type policyDesk struct {
 	*running
 	policies palyrav1connect.PolicyServiceClient
@@ -44,12 +44,12 @@ func policyConfigAt(t *testing.T) *config.Config {
 	return cfg
 }
 
-// forbids is a policy file that denies one tool.
+// forbids returns a policy file that denies one tool.
 func forbids(name string) string {
 	return fmt.Sprintf("@id(\"own.no-%[1]s\")\n@reason(\"no %[1]s\")\nforbid(principal, action == Action::\"tool.execute/%[1]s\", resource);\n", name)
 }
 
-// load puts a file into the directory and reloads.
+// load writes a file to the policy directory and reloads.
 func (d policyDesk) load(name, text string) (string, error) {
 	d.t.Helper()
 	write(d.t, filepath.Join(d.cfg.Policy.Dir, name), text)
@@ -70,7 +70,7 @@ func (d policyDesk) notices() string {
 	return strings.Join(res.GetNotices(), "\n")
 }
 
-// want checks what is in force, and whether it is activated.
+// want checks the version in force, and whether it is activated.
 func (d policyDesk) want(when, version string, activated bool) {
 	d.t.Helper()
 	got, is := d.inForce()
@@ -82,8 +82,8 @@ func (d policyDesk) want(when, version string, activated bool) {
 	}
 }
 
-// runBriefly starts a daemon that should refuse to; one that does start is
-// stopped after a while and gives no error.
+// runBriefly starts a daemon that should refuse to start. A daemon that does start is stopped
+// after must.Patience and returns no error.
 func runBriefly(t *testing.T, cfg *config.Config) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
@@ -91,8 +91,8 @@ func runBriefly(t *testing.T, cfg *config.Config) error {
 	return Run(ctx, Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 }
 
-// An activated version holds against the directory, new members and a restart,
-// until a reload.
+// An activated version stays in force when the directory or the members change, and after a
+// restart, until a reload.
 func TestActivation(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
@@ -106,8 +106,8 @@ func TestActivation(t *testing.T) {
 		t.Errorf("activated %v", res)
 	}
 	d.want("after the activation", first, true)
-	// The first file is loaded by whoever comes first: the reload that was asked for,
-	// or palyrad, which looks for changes when it begins to watch the directory.
+	// The first file is loaded by the requested reload, or by palyrad, which checks for changes
+	// when it starts to watch the directory.
 	list := must.Get(d.policies.ListPolicyVersions(t.Context(), &palyrav1.ListPolicyVersionsRequest{}))(t).GetVersions()
 	if len(list) != 3 || list[0].GetVersion() != second || list[0].GetInForce() || !list[1].GetInForce() || !list[1].GetActivated() ||
 		!slices.Contains([]string{"user:local", "service:palyrad"}, list[1].GetLoadedBy()) || list[1].GetFiles()[0] != "10-own.cedar" || list[2].GetLoadedBy() != "service:palyrad" {
@@ -138,8 +138,7 @@ func TestActivation(t *testing.T) {
 
 const failingTest = "principal: local\ntests:\n  - name: echo is denied\n    call: {tool: echo, args: {text: x}}\n    expect: {verdict: deny}\n"
 
-// A set whose tests fail does not load: at a reload the running one stays, at
-// the start there is none.
+// A set whose tests fail does not load: a reload keeps the running set, and a start fails.
 func TestPolicyTestsGuardTheLoad(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
@@ -158,7 +157,7 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 	if n := len(events.GetEvents()); n < 1 || !strings.Contains(string(events.GetEvents()[n-1].GetPayloadJson()), `"file":"10-own.test.yaml"`) {
 		t.Errorf("%d refusals were journaled: %v", n, events)
 	}
-	// An activation runs no tests: going back has to be possible.
+	// An activation runs no tests, so that returning to an earlier version is always possible.
 	must.Get(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: good}))(t)
 	must.Get(d.policies.ActivatePolicy(t.Context(), &palyrav1.ActivatePolicyRequest{Version: must.Get(d.policies.ListPolicyVersions(t.Context(), &palyrav1.ListPolicyVersionsRequest{}))(t).GetVersions()[1].GetVersion()}))(t)
 	d.end()
@@ -166,7 +165,7 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 	if err := runBriefly(t, cfg); reason.Of(err) != reason.PolicyInvalid {
 		t.Errorf("a start with a failing test gives %v", err)
 	}
-	// Tests may lie apart, too; and this one passes.
+	// Tests may also be in their own directory; this one passes.
 	must.Do(t, os.Mkdir(filepath.Join(cfg.Policy.Dir, "tests"), 0o700))
 	write(t, filepath.Join(cfg.Policy.Dir, "tests", "b.test.yaml"), strings.Replace(failingTest, "deny}", "allow}", 1))
 	if err := runBriefly(t, cfg); err == nil || strings.Contains(err.Error(), "tests/b.test.yaml") {
@@ -178,8 +177,7 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 	}
 }
 
-// A palyrad that does not start because of an activated version can return to
-// its directory.
+// A palyrad that cannot start because of an activated version can be reset to its directory.
 func TestResetPolicy(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
@@ -207,7 +205,7 @@ func TestResetPolicy(t *testing.T) {
 	again.end()
 }
 
-// editStore edits the store of a daemon that does not run.
+// editStore edits the store of a stopped daemon.
 func editStore(t *testing.T, cfg *config.Config, statement string) {
 	t.Helper()
 	conn := must.Get(zs.OpenConn(statedir.Store(cfg.StateDir), zs.OpenReadWrite))(t)
@@ -215,7 +213,7 @@ func editStore(t *testing.T, cfg *config.Config, statement string) {
 	must.Do(t, errors.Join(err, conn.Close()))
 }
 
-// explained is what ExplainPolicy says of a past call.
+// explained returns the explanation of a past call.
 func (d policyDesk) explained(id string) (*palyrav1.ExplainPolicyResponse, error) {
 	return d.policies.ExplainPolicy(d.t.Context(), &palyrav1.ExplainPolicyRequest{Subject: &palyrav1.ExplainPolicyRequest_DecisionId{DecisionId: id}})
 }
@@ -234,8 +232,8 @@ func (d policyDesk) decide(tool, input string) (proposal, decided string) {
 	return proposal, decided
 }
 
-// A call of the past is explained under what judged it, by either id, whatever
-// is in force now; and not at all when that cannot be had.
+// A past call is explained by the policies that judged it, by either id, whichever policies are
+// in force now. Without those policies there is no explanation.
 func TestExplainThePast(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)
@@ -255,7 +253,7 @@ func TestExplainThePast(t *testing.T) {
 			t.Errorf("the secret is not marked: %s %v", e.GetContextJson(), e.GetNotes())
 		}
 	}
-	// The control: the same call is allowed now.
+	// Control: the same call is allowed now.
 	now := must.Get(d.policies.ExplainPolicy(t.Context(), &palyrav1.ExplainPolicyRequest{Subject: &palyrav1.ExplainPolicyRequest_Call{
 		Call: &palyrav1.CallDescription{Tool: "echo", InputJson: []byte(`{"text":"x"}`)},
 	}}))(t)
@@ -281,7 +279,7 @@ func TestExplainThePast(t *testing.T) {
 	}
 }
 
-// as is the desk of another member, who is added.
+// as adds a member and returns that member's desk.
 func (d policyDesk) as(name string, owner access.Principal, role access.Role) policyDesk {
 	d.t.Helper()
 	dir := filepath.Join(d.t.TempDir(), name)
@@ -300,7 +298,7 @@ func TestPastDecisionsArePrivate(t *testing.T) {
 	for who, others := range map[*policyDesk]*policyDesk{&d: &dora, &dora: &d} {
 		proposal, decided := who.decide("echo", `{"text":"x"}`)
 		for _, id := range []string{proposal, decided} {
-			// The control: the caller of the call finds it.
+			// Control: the caller of the call gets the explanation.
 			must.Get(who.explained(id))(t)
 			_, err := others.explained(id)
 			if others == &d && err != nil {
@@ -314,7 +312,8 @@ func TestPastDecisionsArePrivate(t *testing.T) {
 	d.end()
 }
 
-// An agent learns reason and remedy of a denial, and nothing of the rules.
+// An agent may not read, test, explain, simulate or reload policies, even about its own past
+// calls. Control: the owner may.
 func TestAgentsReadNoPolicy(t *testing.T) {
 	t.Parallel()
 	d := openDesk(t, policyConfigAt(t))
@@ -361,8 +360,8 @@ func TestAgentsReadNoPolicy(t *testing.T) {
 	d.end()
 }
 
-// TestExplainWithoutTheSecretThatDecided: if the verdict depends on a secret that the journal does
-// not contain, there is no explanation.
+// TestExplainWithoutTheSecretThatDecided: a call has no explanation if its verdict depends on a
+// secret that the journal does not contain.
 func TestExplainWithoutTheSecretThatDecided(t *testing.T) {
 	t.Parallel()
 	cfg := policyConfigAt(t)

@@ -19,7 +19,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// terminal makes a client say that it is the command line.
+// terminal is a transport whose requests name the command line as their surface.
 type terminal struct{ http.RoundTripper }
 
 func (c terminal) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -28,7 +28,7 @@ func (c terminal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// echo calls echo with so many bytes.
+// echo calls echo with a text of that many bytes.
 func echo(ctx context.Context, d *running, client *http.Client, bytes int) error {
 	text, err := json.Marshal(map[string]string{"text": strings.Repeat("x", bytes)})
 	if err != nil {
@@ -43,7 +43,7 @@ func echo(ctx context.Context, d *running, client *http.Client, bytes int) error
 	return errors.Join(stream.Err(), stream.Close())
 }
 
-// infoOf is what an error of the API says.
+// infoOf returns the ErrorInfo of an error of the API.
 func infoOf(err error) *errdetails.ErrorInfo {
 	var failed *connect.Error
 	if !errors.As(err, &failed) {
@@ -59,8 +59,8 @@ func infoOf(err error) *errdetails.ErrorInfo {
 	return nil
 }
 
-// floodUntilRefused floods with calls of 512 KiB and returns after how many it was refused,
-// and why.
+// floodUntilRefused calls with 512 KiB of input until a refusal, and returns the number of
+// calls before it and the error.
 func floodUntilRefused(t *testing.T, d *running) (int, *errdetails.ErrorInfo) {
 	t.Helper()
 	for n := range 40 {
@@ -72,7 +72,8 @@ func floodUntilRefused(t *testing.T, d *running) (int, *errdetails.ErrorInfo) {
 }
 
 // TestFloodEndsAtTheQuota: on a disk with free space, a flooding client is refused and stores
-// nothing more. The same person at a terminal can continue, and a restart does not reset the quota.
+// nothing more. The same member can continue at a terminal, and a restart does not reset the
+// quota.
 func TestFloodEndsAtTheQuota(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -119,8 +120,8 @@ func TestFloodEndsAtTheQuota(t *testing.T) {
 	d.end()
 }
 
-// TestFloodWithoutAQuotaControl is the negative control: with the defaults the
-// same flood goes through.
+// TestFloodWithoutAQuotaControl is the control: with the default quotas the same flood is
+// accepted.
 func TestFloodWithoutAQuotaControl(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// fakeBackend is a backend that reports what it is told to.
+// fakeBackend is a sandbox backend with a configurable status.
 type fakeBackend struct {
 	status      sandbox.Status
 	examined    []sandbox.Examination
@@ -64,8 +64,8 @@ func TestReducedIsolationIsReported(t *testing.T) {
 	g.isolation = was
 }
 
-// TestStatusWithoutPrograms: the status of a gateway that runs no programs names no tier. The
-// control is one that runs them.
+// TestStatusWithoutPrograms: the status of a gateway that runs no programs names no tier.
+// Control: a gateway that runs programs.
 func TestStatusWithoutPrograms(t *testing.T) {
 	t.Parallel()
 	probed := sandbox.Status{Available: true, Tier: sandbox.TierC, Rung: sandbox.Full, Backend: "bubblewrap 0.8.0", Layers: []string{"a"}}
@@ -127,13 +127,13 @@ func TestEventsThatDiscardPreparedSandboxes(t *testing.T) {
 	}
 }
 
-// TestGuestsNeedTierC: the worker of WebAssembly guests runs in Tier C, and in nothing less.
+// TestGuestsNeedTierC: the worker of WebAssembly guests requires Tier C.
 func TestGuestsNeedTierC(t *testing.T) {
 	t.Parallel()
 	for tier, opens := range map[sandbox.Tier]bool{sandbox.TierC: runtime.GOOS == "linux", sandbox.TierB: false} {
 		closed := 0
 		g := &gateway{cfg: testConfig(t), log: slog.New(slog.DiscardHandler), parts: &parts{}}
-		g.cfg.WASM.Worker = must.Get(os.Executable())(t) // any program; none is started
+		g.cfg.WASM.Worker = must.Get(os.Executable())(t) // any program; it is not started
 		g.isolation.Choice = sandbox.Choice{Backend: &fakeBackend{closed: &closed}, Status: sandbox.Status{Available: true, Tier: tier}}
 		g.isolation.watch = g.isolation.Watch(g.log)
 		must.Do(t, openGuests(t.Context(), g, Options{}))

@@ -27,8 +27,8 @@ func secretIn(t *testing.T, mode os.FileMode) config.Secret {
 	return config.Secret{Name: "github", File: path, Hosts: []string{"api.github.com:443"}, Header: "Authorization", Env: "GITHUB_TOKEN"}
 }
 
-// TestSecretsOfTheConfiguration: they carry what the file holds now, and
-// programs get those that have a variable.
+// TestSecretsOfTheConfiguration: a secret has the current content of its file. Programs get
+// only secrets that have a variable.
 func TestSecretsOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	one := secretIn(t, 0o600)
@@ -53,8 +53,8 @@ func TestSecretsOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestSecretsOfEveryKind: what the configuration takes can be sent, and nothing
-// else, so that its check finds what a call is refused for.
+// TestSecretsOfEveryKind: the configuration's check accepts exactly the values that can be
+// sent, so that it reports a value before a call is refused for it.
 func TestSecretsOfEveryKind(t *testing.T) {
 	t.Parallel()
 	for value, usable := range map[string]bool{
@@ -80,8 +80,8 @@ func TestSecretsOfEveryKind(t *testing.T) {
 	}
 }
 
-// TestSecretsThatAreRefused: what the check of the configuration cannot see
-// keeps palyrad from starting.
+// TestSecretsThatAreRefused: faults that the configuration's check cannot find prevent the
+// start of palyrad.
 func TestSecretsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*config.Secret){
@@ -127,7 +127,7 @@ func TestSnapshotHoldsSecrets(t *testing.T) {
 	}
 }
 
-// TestSecretsThatCannotBeRead are told of at the start, without what they hold.
+// TestSecretsThatCannotBeRead: an unreadable secret is logged at the start, without its value.
 func TestSecretsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[os.FileMode]int{0o600: 0, 0o644: 1} {

@@ -26,7 +26,7 @@ func workspaceAt(t *testing.T) config.Workspace {
 	return config.Workspace{Name: "default", Path: dir}
 }
 
-// elsewhere are the keys that bound no call, with what they are for.
+// elsewhere are the keys that do not limit calls, with their purpose.
 var elsewhere = map[string]string{
 	"state_dir": "where the daemon keeps its own", "trust_domain": "names in certificates",
 	"listen.max_connections": "listeners", "listen.max_connections_per_address": "listeners", "stop_timeout": "when the daemon ends",
@@ -60,8 +60,8 @@ var elsewhere = map[string]string{
 	"runs.":                                          "when a run ends", "models": "who proposes",
 }
 
-// TestSnapshotHoldsTheSecuritySettings changes every key that bounds what a
-// call may do: each gives another snapshot digest.
+// TestSnapshotHoldsTheSecuritySettings changes every key that limits calls. Each change gives
+// another snapshot digest.
 func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 	t.Parallel()
 	changes := map[string]func(*config.Config){
@@ -169,13 +169,13 @@ func TestSnapshotHoldsTheSecuritySettings(t *testing.T) {
 			t.Errorf("%s changes nothing in the snapshot", key)
 		}
 	}
-	// Control: a key that bounds no call changes nothing.
+	// Control: a key that limits no call does not change the digest.
 	if digest(func(c *config.Config) { c.Log.Level = "debug" }) != was {
 		t.Error("the log's level is in the snapshot")
 	}
 }
 
-// snapshotOf returns the snapshot digest that the settings give.
+// snapshotOf returns the snapshot digest of the settings.
 func snapshotOf(t *testing.T, cfg *config.Config) string {
 	t.Helper()
 	tools := must.Get(builtinConfig(cfg, nil, isolation{}))(t)
@@ -188,8 +188,8 @@ func snapshotOf(t *testing.T, cfg *config.Config) string {
 	return set.SnapshotDigest()
 }
 
-// TestWorkspacesHoldNoRules: the daemon refuses to start with a workspace in
-// which an agent could rewrite what it is allowed.
+// TestWorkspacesHoldNoRules: the daemon refuses to start with a workspace that contains its own
+// settings, which an agent could then rewrite.
 func TestWorkspacesHoldNoRules(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(cfg *config.Config, dir string){
@@ -218,8 +218,8 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 	}
 }
 
-// TestConfigurationOfOthers: palyrad starts with no configuration file that others could
-// change, and says what mends it.
+// TestConfigurationOfOthers: palyrad refuses a configuration file that other users can change,
+// and prints the remedy.
 func TestConfigurationOfOthers(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

@@ -16,18 +16,18 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// skillFile is a package of the skill notes, signed with the key of a word. Its manifest is
-// changed by pieces: old, new, old, new.
+// skillFile returns a package of the skill notes, signed with the key of a word. pieces are
+// replacements in its manifest: old, new, old, new.
 func skillFile(t *testing.T, version, key string, pieces ...string) []byte {
 	t.Helper()
 	manifest := registrytest.With(t, registrytest.Manifest, append([]string{`version = "1.0.0"`, `version = "` + version + `"`}, pieces...)...)
 	return registrytest.Package(t, manifest, registrytest.Key(key))
 }
 
-// moreHosts has its tool ask for a host.
+// moreHosts are replacements with which the tool requests a host.
 var moreHosts = []string{"[tools.capabilities]", "[tools.capabilities]\nhttp = [\"api.example.org:443\"]", "[[tools]]", "[compatibility]\ninterface = \"0.1.0\"\n\n[[tools]]"}
 
-// stage brings a package to the gateway, and returns its digest.
+// stage uploads a package to the gateway, and returns its digest.
 func (p person) stage(data []byte) string {
 	p.t.Helper()
 	digest := canonical.Digest(data)
@@ -62,7 +62,7 @@ func (p person) setStatus(s palyrav1.SkillStatus, version string) error {
 	return api.ReasonOf(err)
 }
 
-// runs is the version of the skill notes whose tools can be called, "" for none.
+// runs returns the active version of the skill notes, or "".
 func (p person) runs() string {
 	p.t.Helper()
 	for _, s := range must.Get(p.skills.ListSkills(p.t.Context(), &palyrav1.ListSkillsRequest{}))(p.t).GetSkills() {
@@ -80,15 +80,16 @@ func (p person) wantRuns(version, when string) {
 	}
 }
 
-// wording is all that a question says.
+// wording returns all text of an approval request.
 func wording(w *waiting) string {
 	prompt := w.question.GetPrompt()
 	return strings.Join(append(prompt.GetNotes(), prompt.GetTitle(), prompt.GetSummary()), "\n")
 }
 
-// TestSkillsTakeTwo: a first installation, and an update that asks for more, take a second
-// person, who sees whose it is and what it asks for; until then what ran before runs on. An
-// update that asks for nothing more asks nobody, and what takes a skill out of use neither.
+// TestSkillsTakeTwo: a first installation, and an update that requests more capabilities,
+// require a second person. The approval request names the publisher's key and the capabilities.
+// Until then the previous version stays active. Updates without new capabilities, and disabling
+// a skill, require no approval.
 func TestSkillsTakeTwo(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
@@ -118,7 +119,7 @@ func TestSkillsTakeTwo(t *testing.T) {
 	if n := len(bob.events(event.GatewayChange)); n != asked {
 		t.Errorf("%d questions were asked about that", n-asked)
 	}
-	// What is quarantined is not brought back by an update without a question.
+	// An update of a quarantined skill requires an approval.
 	w = bob.ask("local", installSkill(local.stage(skillFile(t, "1.1.1", "first"))))
 	if !strings.Contains(wording(w), "quarantined") {
 		t.Errorf("the question does not say what it replaces:\n%s", wording(w))
@@ -139,7 +140,7 @@ func TestSkillsTakeTwo(t *testing.T) {
 	must.Do(t, <-w.done)
 	local.wantRuns("1.2.0", "updated")
 
-	// Another key of the publisher is refused, and nobody is asked.
+	// A package signed with another key is refused without an approval request.
 	err := installSkill(local.stage(skillFile(t, "1.3.0", "second", moreHosts...)))(t.Context(), local)
 	if reason.Of(err) != reason.VerificationFailed {
 		t.Errorf("another key: %v", err)
@@ -155,8 +156,8 @@ func TestSkillsTakeTwo(t *testing.T) {
 	}
 }
 
-// TestApprovedUpdateOverAnother: a yes to an update is good for what was installed when it
-// was asked about.
+// TestApprovedUpdateOverAnother: an approval of an update is valid only for the version that
+// was installed at the request.
 func TestApprovedUpdateOverAnother(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))

@@ -24,7 +24,7 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// socketURL is what a client on the socket calls the gateway.
+// socketURL is the gateway's URL for clients on the socket.
 const socketURL = "http://localhost"
 
 // shortState gives cfg a state directory whose socket has a short enough path.
@@ -36,7 +36,7 @@ func shortState(t *testing.T, cfg *config.Config) *config.Config {
 	return cfg
 }
 
-// overSocket is a client of the local operator's socket.
+// overSocket returns a client of the local operator's socket.
 func overSocket(t *testing.T, cfg *config.Config) *http.Client {
 	t.Helper()
 	var protocols http.Protocols
@@ -53,8 +53,8 @@ func statusOver(t *testing.T, client *http.Client) (*palyrav1.GetStatusResponse,
 	return palyrav1connect.NewStatusServiceClient(client, socketURL).GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
 }
 
-// The owner of the state directory is the local operator on the socket, may do what
-// its roles let it, and certifies no key: that would make a paired device of a uid.
+// On the socket, the owner of the state directory is the local operator, with the permissions
+// of its roles. It may not certify a key, because a uid would then obtain a paired device.
 func TestSocketOperator(t *testing.T) {
 	t.Parallel()
 	cfg := shortState(t, testConfig(t))
@@ -83,8 +83,8 @@ func TestSocketOperator(t *testing.T) {
 	}
 }
 
-// What ends the local operator ends what is open on the socket, too, and the next
-// request there; and the socket can be switched off.
+// Revoking, disabling or removing the local operator, or storing its key elsewhere, ends its
+// streams on the socket and refuses the next request. The socket can also be switched off.
 func TestSocketEndsWithTheLocalOperator(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, d *running, bob *http.Client){
@@ -138,7 +138,7 @@ func TestSocketEndsWithTheLocalOperator(t *testing.T) {
 	d.end()
 }
 
-// tailing opens a stream of the journal, and says how it ends.
+// tailing opens a stream of the journal, and returns a channel that receives its error.
 func tailing(t *testing.T, client *http.Client, url string) <-chan error {
 	t.Helper()
 	stream := must.Get(palyrav1connect.NewJournalServiceClient(client, url).TailEvents(t.Context(), &palyrav1.TailEventsRequest{}))(t)
@@ -154,8 +154,8 @@ func tailing(t *testing.T, client *http.Client, url string) <-chan error {
 	return ended
 }
 
-// A vote over the socket is counted, and is no vote of a paired device: a policy that
-// wants one waits on. The control is the same person's vote by certificate.
+// A vote over the socket counts, but not as the vote of a paired device. A policy that requires
+// such a vote stays unsatisfied. Control: the same member's vote by certificate.
 func TestSocketVoteIsNotPaired(t *testing.T) {
 	t.Parallel()
 	cfg := shortState(t, testConfig(t))
@@ -203,8 +203,8 @@ unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: tr
 	d.end()
 }
 
-// A socket that a killed palyrad left does not keep the next one from starting, and
-// what is no socket does.
+// The socket file of a killed palyrad does not prevent the next start. A file that is not a
+// socket does.
 func TestSocketOfAKilledPalyrad(t *testing.T) {
 	t.Parallel()
 	cfg := shortState(t, testConfig(t))
@@ -221,8 +221,9 @@ func TestSocketOfAKilledPalyrad(t *testing.T) {
 	}
 }
 
-// Once the operator's key is kept elsewhere, the uid alone is nobody on the socket, at
-// once and after a start; the certificate goes on, and the host's way back is there.
+// Once the operator's key is stored elsewhere, the uid alone is not accepted on the socket,
+// immediately and after a restart. The certificate stays valid, and the host can still issue a
+// new bundle while palyrad is stopped.
 func TestSocketEndsWhenTheKeyIsKeptElsewhere(t *testing.T) {
 	t.Parallel()
 	cfg := shortState(t, testConfig(t))

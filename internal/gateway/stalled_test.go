@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestStalledClient: a client that stops reading does not hold up its handler
-// for ever. The control writes to the same kind of client without being watched.
+// TestStalledClient: a client that stops reading does not block its handler for ever. Control:
+// a handler with a limit of an hour stays blocked.
 func TestStalledClient(t *testing.T) {
 	t.Parallel()
 	watched, control := flood(t, 50*time.Millisecond), flood(t, time.Hour)
@@ -23,8 +23,8 @@ func TestStalledClient(t *testing.T) {
 	}
 }
 
-// flood answers a client that does not read without end. The channel is closed
-// when the handler ends.
+// flood serves a client that does not read with an endless response. The channel is closed when
+// the handler ends.
 func flood(t *testing.T, after time.Duration) <-chan struct{} {
 	t.Helper()
 	ended := make(chan struct{})
@@ -51,7 +51,7 @@ func flood(t *testing.T, after time.Duration) <-chan struct{} {
 	return ended
 }
 
-// slowWriter is a client that takes its time.
+// slowWriter is a response writer whose writes and flushes take a configurable time.
 type slowWriter struct {
 	*httptest.ResponseRecorder
 	write, flush time.Duration
@@ -73,8 +73,8 @@ func (w *slowWriter) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-// TestOnlyStalledWritesDisconnect: only a write or flush that exceeds the limit disconnects a
-// client, never one that waits for the handler.
+// TestOnlyStalledWritesDisconnect: a client is disconnected only if a write or flush exceeds
+// the limit, and never while the handler writes nothing.
 func TestOnlyStalledWritesDisconnect(t *testing.T) {
 	t.Parallel()
 	const after = 30 * time.Second
@@ -91,7 +91,7 @@ func TestOnlyStalledWritesDisconnect(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := &slowWriter{ResponseRecorder: httptest.NewRecorder(), write: c.write, flush: c.flush}
 				cutOff(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-					time.Sleep(2 * after) // nothing is there to be taken
+					time.Sleep(2 * after) // the handler writes nothing
 					for range 2 {
 						if _, err := w.Write([]byte("text")); err != nil {
 							t.Error(err)

@@ -19,9 +19,9 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestRevokedCallerEndsItsProgram: a program that ignores signals, and whose call continues without
-// its client, ends with the credential that started it, and none of its changes reaches the
-// workspace. The call of another caller continues.
+// TestRevokedCallerEndsItsProgram: a program ends when the credential that started it is
+// revoked, and none of its changes reaches the workspace. The program ignores signals, and its
+// client has disconnected. The call of another caller continues.
 func TestRevokedCallerEndsItsProgram(t *testing.T) {
 	t.Parallel()
 	g := startGoverned(t, func(cfg *config.Config) { cfg.DualControl = false })
@@ -97,7 +97,7 @@ func TestRevokedCallerEndsItsProgram(t *testing.T) {
 	must.Get(palyrav1connect.NewGatewayServiceClient(g.client(), g.url()).CancelCall(t.Context(), &palyrav1.CancelCallRequest{ProposalId: goesOn}))(t)
 }
 
-// eventsOf are the events of a call.
+// eventsOf returns the events of a call.
 func (g *governed) eventsOf(id string) []*palyrav1.Event {
 	g.t.Helper()
 	return must.Get(palyrav1connect.NewJournalServiceClient(g.client(), g.url()).ListEvents(g.t.Context(), &palyrav1.ListEventsRequest{

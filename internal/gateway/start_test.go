@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/progress"
 )
 
-// TestLongStartIsLogged: a start that lasts says what it is at, first after two
-// seconds and then every five; a quick one says nothing.
+// TestLongStartIsLogged: a long start logs its current step, first after two seconds and then
+// every five. A quick start logs nothing.
 func TestLongStartIsLogged(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// What the configuration lets a result hold can be stored.
+// The largest result that the configuration permits can be stored.
 func TestResultsCanBeStored(t *testing.T) {
 	t.Parallel()
 	if config.MaxResult != sqlite.MaxBlob {

@@ -19,8 +19,8 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// team is a gateway with two owners, local and bob, an admin, cyd, and an operator,
-// dan. The host confirmed all of them, so that they are four people.
+// team is a gateway with four members: the owners local and bob, the admin cyd, and the
+// operator dan. The host confirmed all of them, so that they count as four people.
 type team struct {
 	*running
 	dirs map[string]string
@@ -28,7 +28,7 @@ type team struct {
 
 func newTeam(t *testing.T, cfg *config.Config) *team {
 	t.Helper()
-	// One of them reads the whole state around each of dozens of changes.
+	// bob reads the whole state before and after each of dozens of changes.
 	cfg.RateLimits.Read.Burst = 100_000
 	d := &team{running: start(t, cfg), dirs: map[string]string{}}
 	for name, role := range map[string]access.Role{"bob": access.RoleOwner, "cyd": access.RoleAdmin, "dan": access.RoleOperator} {
@@ -41,14 +41,14 @@ func newTeam(t *testing.T, cfg *config.Config) *team {
 	return d
 }
 
-// again starts the gateway once more.
+// again restarts the gateway.
 func (d *team) again() {
 	d.t.Helper()
 	d.running = start(d.t, d.cfg)
 	d.dirs["local"] = d.Credentials
 }
 
-// person is one of them at their own device.
+// person is a member with clients of each service on the member's own device.
 type person struct {
 	*team
 	name      string
@@ -79,7 +79,7 @@ func (d *team) with(name string, c *http.Client) person {
 	}
 }
 
-// waiting is a change that somebody asked for.
+// waiting is a change that waits for an approval.
 type waiting struct {
 	person
 	question *palyrav1.Approval
@@ -87,7 +87,7 @@ type waiting struct {
 	done     chan error
 }
 
-// ask begins a change as somebody, and returns when another sees the question.
+// ask starts a change as a member, and returns when the receiver sees the approval request.
 func (p person) ask(by string, change func(context.Context, person) error) *waiting {
 	p.t.Helper()
 	ctx, cancel := context.WithCancel(p.t.Context())
@@ -120,8 +120,8 @@ func (p person) vote(v *palyrav1.Approval, allow bool) error {
 	return api.ReasonOf(err)
 }
 
-// withdraw ends the wait of the requester, who then takes the question back: it waits
-// without a caller until then.
+// withdraw ends the requester's wait and cancels the approval, which would otherwise stay
+// pending without a caller.
 func (w *waiting) withdraw() {
 	w.t.Helper()
 	seen := must.Get(w.approvals.WatchApprovals(w.t.Context(), &palyrav1.WatchApprovalsRequest{}))(w.t)
@@ -151,7 +151,7 @@ func (w *waiting) withdraw() {
 	w.t.Fatalf("the question was not withdrawn: %v", seen.Err())
 }
 
-// state is everything that the table's changes change.
+// state returns everything that the changes of the table can change.
 func (d *team) state() string {
 	d.t.Helper()
 	p := d.as("bob")

@@ -59,8 +59,8 @@ unless { context.approval.approvers >= 2 };`), 0o600))
 	d.end()
 }
 
-// TestConfirmMembersWhileRunning: root confirms members over the socket of the palyrad that
-// runs. Another user, as who agents may run too, is refused, and nothing changes.
+// TestConfirmMembersWhileRunning: root confirms members over the socket of a running palyrad.
+// Other users, which agents may also run as, are refused.
 func TestConfirmMembersWhileRunning(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)

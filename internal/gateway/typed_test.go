@@ -15,9 +15,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestTypedKeysAreRefused passes a key as every argument and option of each host command: it is
-// refused before anything is read or created, and is not repeated in the error. Commands that store
-// none of their arguments are listed here.
+// TestTypedKeysAreRefused passes a key as every argument and option of each host command. The
+// key is refused before anything is read or created, and is not repeated in the error.
+// keepsNothing lists the commands that store none of their arguments.
 func TestTypedKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	key := "ghp_" + strings.Repeat("aB3", 12)

@@ -22,8 +22,8 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// TestUndoThroughTheAPI undoes the committed changes of a program, once, and journals it; a later
-// change of the same file is a conflict.
+// TestUndoThroughTheAPI: the committed changes of a program can be undone once, and the undo is
+// journaled. A later change of the same file is a conflict.
 func TestUndoThroughTheAPI(t *testing.T) {
 	t.Parallel()
 	g := startGoverned(t, nil)
@@ -76,8 +76,8 @@ func TestUndoThroughTheAPI(t *testing.T) {
 	}
 }
 
-// undoing is a gateway of four people with one workspace, in which one change of a program
-// was committed.
+// undoing is a gateway of four people with one workspace, in which the changes of one program
+// were committed.
 type undoing struct {
 	*team
 	*governed
@@ -89,7 +89,7 @@ func startUndoing(t *testing.T, argv ...string) undoing {
 	return startUndoingUnder(t, "", argv...)
 }
 
-// startUndoingUnder is startUndoing with more policies.
+// startUndoingUnder is startUndoing with additional policies.
 func startUndoingUnder(t *testing.T, policies string, argv ...string) undoing {
 	t.Helper()
 	needs.Sandbox(t)
@@ -97,7 +97,7 @@ func startUndoingUnder(t *testing.T, policies string, argv ...string) undoing {
 	cfg.ProcessRunner.Enabled, cfg.AllowSensitiveTools = true, true
 	cfg.Approvals.Cooldown = 0
 	cfg.Workspaces = []config.Workspace{workspaceAt(t)}
-	// Nobody is asked about what the program changes that local runs.
+	// Changes of programs that local runs require no approval.
 	write(t, filepath.Join(cfg.Policy.Dir, "made.cedar"), "@id(\"made\") @reason(\"a test\") @waives(\"approval: a test\")\npermit(principal == User::\"local\", action == Action::\"workspace.commit\", resource);\n"+policies)
 	d := newTeam(t, cfg)
 	u := undoing{d, &governed{running: d.running, dir: cfg.Workspaces[0].Path}, nil}
@@ -164,7 +164,8 @@ func TestUndoPassesTheGate(t *testing.T) {
 }
 
 // TestUndoBringsBackAProgram: an undo that restores a program requires approval, even if its
-// removal did not. An undo of an undo shows the diff of the restored files.
+// removal did not. The approval request of an undo of an undo shows the diff of the restored
+// files.
 func TestUndoBringsBackAProgram(t *testing.T) {
 	t.Parallel()
 	u := startUndoing(t, "mv", "source.txt", "run")
@@ -210,7 +211,7 @@ func TestUndoOfTheForbidden(t *testing.T) {
 	if err := u.undo(t.Context(), "dan"); reason.Of(err) != reason.CommitRefused || u.tree() != before {
 		t.Errorf("dan: %v", err)
 	}
-	// A token of somebody who may has no such scope, nor a way around it.
+	// Neither a token nor a tool call gives a permitted member another way to undo.
 	tokens := palyrav1connect.NewTokenServiceClient(dialAs(t, u.dirs["bob"]), u.team.url())
 	if _, err := tokens.CreateToken(t.Context(), &palyrav1.CreateTokenRequest{Name: "t", Scopes: []string{"workspace.undo"}}); reason.Of(api.ReasonOf(err)) != reason.InvalidInput {
 		t.Errorf("a token that takes back: %v", err)
@@ -222,7 +223,7 @@ func TestUndoOfTheForbidden(t *testing.T) {
 	t.Cleanup(transport.CloseIdleConnections)
 	for name, client := range map[string]*http.Client{
 		"a token":  {Transport: bearer{transport, made.GetText()}},
-		"a device": dialAs(t, u.dirs["bob"]), // a model may be what calls tools for somebody
+		"a device": dialAs(t, u.dirs["bob"]), // the device's calls may come from a model
 	} {
 		stream := must.Get(palyrav1connect.NewGatewayServiceClient(client, u.team.url()).CallTool(t.Context(), &palyrav1.CallToolRequest{Tool: "workspace.undo", InputJson: input}))(t)
 		for stream.Receive() {
@@ -232,7 +233,7 @@ func TestUndoOfTheForbidden(t *testing.T) {
 			t.Errorf("by %s: %v", name, err)
 		}
 	}
-	must.Do(t, u.undo(t.Context(), "bob")) // the control
+	must.Do(t, u.undo(t.Context(), "bob")) // control
 }
 
 // TestUndoWhileFrozen: while the gateway is frozen, only an owner or admin can undo changes, with a
@@ -262,15 +263,16 @@ func TestUndoWhileFrozen(t *testing.T) {
 	if s := must.Get(u.as("bob").status.GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t); s.GetFreeze() == nil {
 		t.Error("the gateway is frozen no more")
 	}
-	must.Do(t, u.undo(t.Context(), "cyd")) // which changes nothing, and asks nobody
+	must.Do(t, u.undo(t.Context(), "cyd")) // this changes nothing and requires no approval
 	if n := len(u.as("bob").events(event.Undone)); n != 1 {
 		t.Errorf("%d undos in the journal", n)
 	}
 }
 
-// TestFrozenUndoShowsNoForbiddenFile: the approval request of an undo while the gateway is frozen
-// shows the diff to approvers and to members that may read the files. The answer is bound to the
-// files, whose digests are not displayed. The control is a requester that may read.
+// TestFrozenUndoShowsNoForbiddenFile: the approval request of an undo while the gateway is
+// frozen shows the diff to approvers and to members that may read the files. The answer is
+// bound to the files, whose digests are not displayed. Control: a requester that may read the
+// files.
 func TestFrozenUndoShowsNoForbiddenFile(t *testing.T) {
 	t.Parallel()
 	for policies, shown := range map[string]bool{

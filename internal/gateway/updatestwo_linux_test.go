@@ -18,7 +18,7 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// packed has the package of a server installed by pip from a registry of the test.
+// packed has the package of a server installed by pip from a test registry, and returns it.
 func (d *team) packed(registry *packagestest.Registry, version string) packages.Installed {
 	t := d.t
 	t.Helper()
@@ -42,8 +42,8 @@ func (d *team) packed(registry *packagestest.Registry, version string) packages.
 	return made
 }
 
-// TestUpdateTakesTwo: a server that runs from an installed package goes on from that
-// until a second person said yes to another version; the question names it.
+// TestUpdateTakesTwo: a server that runs from an installed package keeps its version until a
+// second person approves another. The approval request names the new version.
 func TestUpdateTakesTwo(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("pip3"); err != nil {

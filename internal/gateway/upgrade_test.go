@@ -26,16 +26,16 @@ import (
 	"palyra/test/upgrade/upgradetest"
 )
 
-// upgraded is today's gateway on the state directory of an older release, at some
-// time after that was made. The listeners are not part of it, for its clock is that of
-// a bubble; with them, and with the time of the day, it is tested in test/upgrade.
+// upgraded is the current gateway on the state directory of an older release, some time after
+// that directory was created. It has no listeners, because it uses the clock of a bubble.
+// test/upgrade covers the listeners and the real clock.
 type upgraded struct {
 	*clockWorld
 	dir     string
 	release upgradetest.Release
 }
 
-// upgradeAt runs a test that long after each archive was made.
+// upgradeAt runs a test on each archive, the duration later after the archive was created.
 func upgradeAt(t *testing.T, later time.Duration, test func(u *upgraded)) {
 	t.Helper()
 	for _, archive := range upgradetest.Archives(t, "../../test/upgrade/testdata") {
@@ -67,14 +67,14 @@ func openUpgraded(t *testing.T, dir string) *clockWorld {
 	return w
 }
 
-// as is a member with the certificate of before.
+// as returns a member as a caller with the certificate of the archive.
 func (u *upgraded) as(name string) (access.Caller, error) {
 	u.t.Helper()
 	var chain []*x509.Certificate
 	for rest := must.Get(os.ReadFile(filepath.Join(u.dir, "bundles", name, "cert.pem")))(u.t); len(rest) > 0; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block.Type != "CERTIFICATE" {
-			continue // the key
+			continue // the private key
 		}
 		chain = append(chain, must.Get(x509.ParseCertificate(block.Bytes))(u.t))
 	}
@@ -83,7 +83,7 @@ func (u *upgraded) as(name string) (access.Caller, error) {
 	return c, err
 }
 
-// works makes the call of an ask, which has to go through without waiting.
+// works makes the call of an ask, which must be allowed without waiting.
 func (u *upgraded) works(a upgradetest.Ask) decision.Record {
 	u.t.Helper()
 	caller := must.Get(u.as(a.Member))(u.t)

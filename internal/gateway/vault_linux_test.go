@@ -22,8 +22,7 @@ import (
 	"palyra/internal/vault/keyring/keyringtest"
 )
 
-// awaitVault waits until the vault is as it should be, as somebody would who looks at the
-// status again and again.
+// awaitVault polls the status until the vault is locked, or unlocked, as required.
 func (d *running) awaitVault(locked bool) *palyrav1.VaultStatus {
 	d.t.Helper()
 	ctx, cancel := context.WithTimeout(d.t.Context(), must.Patience)
@@ -43,7 +42,7 @@ func (d *running) awaitVault(locked bool) *palyrav1.VaultStatus {
 	}
 }
 
-// runCommand runs palyrad with a command line on a gateway's settings.
+// runCommand runs a command of palyrad with a gateway's settings.
 func runCommand(t *testing.T, cfg *config.Config, args ...string) (out, said string, err error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "palyra.toml")
@@ -55,8 +54,9 @@ func runCommand(t *testing.T, cfg *config.Config, args ...string) (out, said str
 	return stdout.String(), stderr.String(), err
 }
 
-// A gateway whose vault's key is in the keyring of a session: it starts while that is
-// locked, says so, and goes on by itself once it is unlocked; no file takes its place.
+// TestVaultInAKeyring: a gateway whose vault key is in a session's keyring starts while the
+// keyring is locked, and reports this. It continues by itself once the keyring is unlocked. No
+// key file is created instead.
 //
 // Not parallel: it sets DBUS_SESSION_BUS_ADDRESS of the process.
 func TestVaultInAKeyring(t *testing.T) {
@@ -95,8 +95,8 @@ func TestVaultInAKeyring(t *testing.T) {
 	d.end()
 }
 
-// The key is moved while no palyrad runs, and by nobody while one does. The settings have
-// to say so afterwards, and the journal does.
+// The key can be moved only while palyrad is stopped. Afterwards the settings must name the new
+// backend, and the journal has the move.
 //
 // Not parallel: it sets DBUS_SESSION_BUS_ADDRESS of the process.
 func TestVaultMove(t *testing.T) {
@@ -138,7 +138,7 @@ func TestVaultMove(t *testing.T) {
 	d.end()
 }
 
-// A file is put under a passphrase, without which the next start is locked.
+// A key file can be protected with a passphrase, without which the next start is locked.
 func TestVaultPassphrase(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -165,8 +165,8 @@ func TestVaultPassphrase(t *testing.T) {
 	d.end()
 }
 
-// TestVaultKeyMissing: a missing key is reported and not replaced by a new one; the same holds for
-// a missing pin.
+// TestVaultKeyMissing: a missing key is reported and not replaced by a new one. The same
+// applies to a missing pin.
 func TestVaultKeyMissing(t *testing.T) {
 	t.Parallel()
 	for name, says := range map[string]string{"vault.kek": "is missing in the backend file", "vault.json": ""} {
@@ -176,7 +176,7 @@ func TestVaultKeyMissing(t *testing.T) {
 		d.end()
 		path := filepath.Join(cfg.StateDir, name)
 		must.Do(t, os.Rename(path, path+".away"))
-		if name == "vault.json" { // with both gone nothing says that there was one, but the journal
+		if name == "vault.json" { // with both missing, only the journal shows that there was a key
 			must.Do(t, os.Rename(filepath.Join(cfg.StateDir, "vault.kek"), filepath.Join(cfg.StateDir, "kek.away")))
 		}
 		d = start(t, cfg)

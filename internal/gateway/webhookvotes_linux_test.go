@@ -20,9 +20,9 @@ import (
 	"palyra/internal/identity/signedvote"
 )
 
-// TestSignedVotesCountDuringAFlood: signed votes count while many addresses send requests without a
-// valid signature, which the rate limit refuses. The controls are unsigned requests from new
-// addresses: the rate limit refuses them as well.
+// TestSignedVotesCountDuringAFlood: signed votes count while many addresses send requests
+// without a valid signature, which the rate limit refuses. Control: the rate limit also refuses
+// unsigned requests from new addresses.
 func TestSignedVotesCountDuringAFlood(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
@@ -85,7 +85,7 @@ func TestSignedVotesCountDuringAFlood(t *testing.T) {
 	d.end()
 }
 
-// pendingWrite calls a tool that people are asked about, and returns its approval.
+// pendingWrite calls a tool that requires an approval, and returns the pending approval.
 func pendingWrite(t *testing.T, d *running, path string) *palyrav1.Approval {
 	t.Helper()
 	text := must.Get(json.Marshal(map[string]string{"path": path, "content": "n"}))(t)

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/run"
 )
 
-// wantLast asks how far the tape goes.
+// wantLast checks the last sequence number of a run's tape.
 func (w *world) wantLast(id string, want int64) {
 	w.t.Helper()
 	r := must.Get(w.Get(context.Background(), id))(w.t)
@@ -21,7 +21,7 @@ func (w *world) wantLast(id string, want int64) {
 	}
 }
 
-// soFar is the tape of a run that goes on, until nothing more happens.
+// soFar returns the tape of an active run, once the run is idle.
 func (w *world) soFar(id string) []run.Event {
 	w.t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -40,9 +40,8 @@ func (w *world) soFar(id string) []run.Event {
 	return list
 }
 
-// The last durable event of a run that goes on is known from memory, and from
-// the journal when memory has lost the tape. What is not journaled does not
-// count.
+// The last durable event of an active run is read from memory, or from the journal if the tape
+// is no longer in memory. Events that are not journaled do not count.
 func TestLastSequenceOfAnActiveRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -75,6 +74,6 @@ func TestLastSequenceOfAnActiveRun(t *testing.T) {
 		wantTapeTo("attestation")
 		w.LoseTape(r.ID)
 		stored := must.Get(w.store.Events(t.Context(), journal.Filter{Run: r.ID, Newest: true, Limit: 1}))(t)
-		w.wantLast(r.ID, stored[0].Seq*run.PerEvent+run.PerEvent>>8) // the attestation comes after the result
+		w.wantLast(r.ID, stored[0].Seq*run.PerEvent+run.PerEvent>>8) // the attestation follows the result
 	})
 }

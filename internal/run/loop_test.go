@@ -52,7 +52,7 @@ func TestRunFromTaskToEnd(t *testing.T) {
 	})
 }
 
-// wantConversation checks what the model of TestRunFromTaskToEnd was told.
+// wantConversation checks the requests to the model in TestRunFromTaskToEnd.
 func (w *world) wantConversation() {
 	w.t.Helper()
 	first, second := w.model.asked(1), w.model.asked(2)
@@ -147,8 +147,7 @@ func TestEnds(t *testing.T) {
 					t.Errorf("the end shows %q", end.Detail)
 				}
 				wantReason(t, inbox.Say(t.Context(), "more"), reason.RunEnded)
-				// Every answer of the model is on record, also one whose only
-				// call could not begin.
+				// Every turn of the model is journaled, also a turn whose only call could not start.
 				turns := 0
 				for _, code := range w.store.Codes(r.ID) {
 					if code == event.ModelTurn {
@@ -163,8 +162,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// A turn of any number of calls makes one beyond the budget, which the journal
-// shows as denied.
+// A turn with too many calls makes only one call beyond the budget, which is journaled as
+// denied.
 func TestCallsBeyondTheBudgetAreNotMade(t *testing.T) {
 	t.Parallel()
 	var list []model.Call
@@ -181,8 +180,8 @@ func TestCallsBeyondTheBudgetAreNotMade(t *testing.T) {
 	}
 }
 
-// A clock that was set back leaves the journal's time ahead; the budget of time
-// is the same.
+// A clock that was set back leaves the journal's time ahead, and does not change the time
+// budget.
 func TestTimeBudgetIsNotOfTheJournalsClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -198,7 +197,7 @@ func TestTimeBudgetIsNotOfTheJournalsClock(t *testing.T) {
 	})
 }
 
-// sleeps is the work of a tool that takes long, unless it is stopped.
+// sleeps returns the work of a tool that takes the duration d, unless it is stopped.
 func sleeps(d time.Duration) work {
 	return func(ctx context.Context, _ toolcall.Submission, output func(string)) (tool.Report, error) {
 		if output == nil {
@@ -262,7 +261,7 @@ func TestCallsOverlapAndResultsKeepTheirOrder(t *testing.T) {
 			defer now.Add(-1)
 			for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 			}
-			time.Sleep(time.Duration(200-s.Input[1]) * time.Millisecond) // the first takes longest
+			time.Sleep(time.Duration(200-s.Input[1]) * time.Millisecond) // the first call takes longest
 			return succeeded(string(s.Input)), nil
 		}
 		r, _ := w.start(run.Start{})

@@ -37,7 +37,7 @@ func echo(d tool.Descriptor) *gatewaytest.Probe {
 	return p
 }
 
-// real is a manager over the real pipeline, desk, policy and store.
+// real is a run manager over the real pipeline, desk, policy and store.
 type real struct {
 	*run.Manager
 	db    *sqlite.DB
@@ -73,7 +73,7 @@ func newReal(t testing.TB, steps ...step) *real {
 	return w
 }
 
-// watch follows a run and answers what it asks, and returns its tape.
+// watch follows a run, decides its approvals with ballot, and returns its tape.
 func (w *real) watch(t *testing.T, id string, ballot func(approval.Record) approval.Ballot) []run.Event {
 	t.Helper()
 	var seen []run.Event
@@ -90,9 +90,9 @@ func (w *real) watch(t *testing.T, id string, ballot func(approval.Record) appro
 	return seen
 }
 
-// A run through the real stages: one call that needs nobody, two side by side
-// of which one asks, and one whose input is refused; the tape is the same
-// while it runs and when it is read from the journal alone.
+// A run through the real stages has one call without approval, two parallel calls of which one
+// requires approval, and one with invalid input. The tape of the active run equals the tape
+// that is read from the journal.
 func TestRunThroughTheRealPipeline(t *testing.T) {
 	t.Parallel()
 	w := newReal(t,
@@ -118,7 +118,7 @@ func TestRunThroughTheRealPipeline(t *testing.T) {
 	}
 	w.DropTape(r.ID)
 	again := w.watch(t, r.ID, nil)
-	// An approval is read as it is by now.
+	// Approvals are read with their current state.
 	for _, list := range [][]run.Event{seen, again} {
 		for i := range list {
 			if list[i].Asked != nil {
@@ -207,8 +207,8 @@ func TestRunsShareAnApproval(t *testing.T) {
 	}
 }
 
-// TestTurnIsStoredWithItsOnlyCall: a turn with one call needs no write of its own: it is durable
-// before the first event of the call, in the same transaction.
+// TestTurnIsStoredWithItsOnlyCall: a turn with one call is stored in the same transaction as
+// the call's first events, and before them.
 func TestTurnIsStoredWithItsOnlyCall(t *testing.T) {
 	t.Parallel()
 	w := newReal(t, calls(modelCall("c1", "fs.read", `{"path":"a"}`)), says("done"))
@@ -226,21 +226,21 @@ func TestTurnIsStoredWithItsOnlyCall(t *testing.T) {
 	if !slices.Equal(codes, want) {
 		t.Fatalf("journal %v, want %v", codes, want)
 	}
-	// Events of one transaction have one time.
+	// Events of one transaction have the same time.
 	if !events[1].At.Equal(events[2].At) || !events[1].At.Equal(events[4].At) {
 		t.Errorf("the turn was written at %s, the call at %s", events[1].At, events[2].At)
 	}
 }
 
-// stepper is a model that plays what it is sent.
+// stepper is a model that plays the steps that it receives.
 type stepper chan step
 
 func (s stepper) Generate(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error) {
 	return (<-s)(ctx, r, observe)
 }
 
-// BenchmarkTurn is one answer of a model with one call, through all stages and
-// the real journal, until a client that watches has the result.
+// BenchmarkTurn measures one turn of a model with one call, through all stages and the real
+// journal, until a watching client has the result.
 func BenchmarkTurn(b *testing.B) {
 	next := make(chan step)
 	w := newReal(b)

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/run/model"
 )
 
-// Key is a secret by its form, declared one by the tool's word.
+// secretKey is a secret by its form, and declared by the tool's schema.
 const (
 	secretKey = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 	declared  = "hunter2-hunter2"
@@ -24,23 +24,23 @@ func TestNothingSecretIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inputs := []model.Call{
 			modelCall("a", "echo", `{"token":"`+declared+`","x":"`+secretKey+`"}`),
-			modelCall("b", "echo", `{"token":"`+declared+`"`),                      // not JSON: where the secret stands is not known
-			modelCall("c", "echo", `{"token":"`+declared+`","token":"`+"x"+`"}`),   // twice the same key
-			modelCall("d", "none", `{"token":"`+declared+`"}`),                     // a tool that the model was not told of
-			modelCall("e", "plain", `{"x":"`+secretKey+`","x":"1"}`),               // a duplicate hides the first
+			modelCall("b", "echo", `{"token":"`+declared+`"`),                      // not JSON: the position of the secret is unknown
+			modelCall("c", "echo", `{"token":"`+declared+`","token":"`+"x"+`"}`),   // a duplicate key
+			modelCall("d", "none", `{"token":"`+declared+`"}`),                     // a tool that the model did not get
+			modelCall("e", "plain", `{"x":"`+secretKey+`","x":"1"}`),               // a duplicate key hides the first value
 			modelCall("f", "plain", strings.Repeat("x", 20<<10)+" "+secretKey),     // in a blob
 			modelCall("g", "echo", `{"tok`+"\\u0065"+`n":"`+declared+`","y":"z"}`), // an escaped name
 		}
 		said := make(chan struct{})
 		w := newWorld(t, func(_ context.Context, _ model.Request, observe func(model.Event)) (model.Turn, error) {
-			<-said // or the run may end before it is told
+			<-said // otherwise the run could end before the message
 			observe(model.Event{Retry: &model.Retry{Attempt: 1, Cause: reason.Errorf(reason.ModelUnavailable, "key %s", secretKey), After: time.Second}})
 			return model.Turn{Text: "I have " + secretKey, Calls: inputs, Stop: model.ToolUse}, nil
 		}, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 			return model.Turn{}, reason.Errorf(reason.ModelRejected, "the provider did not like %s", secretKey)
 		})
 		defer w.stop()
-		w.pipeline.tools = nil // the pipeline's own redaction is its own business
+		w.pipeline.tools = nil // the pipeline has its own redaction
 		r, inbox := w.start(run.Start{Message: "use " + secretKey + " " + strings.Repeat("y", 20<<10)})
 		must.Do(t, inbox.Say(t.Context(), "or "+secretKey))
 		close(said)
@@ -72,7 +72,7 @@ func TestLargeTextsAreBlobsAndComeBackWhole(t *testing.T) {
 		large := func(c string) string { return strings.Repeat(c, 40<<10) }
 		said := make(chan struct{})
 		w := newWorld(t, func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
-			<-said // or the run may end before it is told
+			<-said // otherwise the run could end before the message
 			return model.Turn{Text: large("t"), Calls: []model.Call{modelCall("a", "plain", `"`+large("i")+`"`)}, Stop: model.ToolUse}, nil
 		}, says("done"))
 		defer w.stop()

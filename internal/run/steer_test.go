@@ -33,7 +33,7 @@ func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 		second, err := w.Attach(t.Context(), agent, r.ID)
 		must.Do(t, err)
 		first.Close()
-		first.Close() // once counts
+		first.Close() // only the first Close counts
 		synctest.Wait()
 		if w.Active() != 1 {
 			t.Fatal("the run ended while an inbox was open")
@@ -56,8 +56,9 @@ func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 	})
 }
 
-// A client without an inbox talks to a run as one that left: the run waits for it, a
-// retry says nothing again, and the last message ends what waited for it alone.
+// A client without an inbox counts as a disconnected one, so that the run waits for its
+// messages. A retry with the same key adds no message. A last message ends a run that waited
+// only for it.
 func TestMessagesWithoutAnInbox(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -77,7 +78,7 @@ func TestMessagesWithoutAnInbox(t *testing.T) {
 		if w.Active() != 1 {
 			t.Fatal("the run ended before its last message")
 		}
-		// The agent's key of the same name is another one.
+		// The agent's key with the same name is a different key.
 		must.Get(w.Say(t.Context(), agent, r.ID, run.Post{Text: "enough", Last: true, Key: "k"}))(t)
 		wantEnd(t, w.finish(r.ID), run.Completed, "")
 		want := []string{"started", "delta", "turn", "message", "delta", "turn", "message", "delta", "turn", "finished"}
@@ -126,8 +127,8 @@ func TestEmptyLastMessage(t *testing.T) {
 	})
 }
 
-// A client that is gone without a word can come back; whoever closes then has
-// the last word for it, too.
+// A client that disconnected without closing its inbox can return. A client that closes its
+// inbox also releases the wait for the disconnected one.
 func TestInteractiveRunWaitsForALostClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -137,7 +138,7 @@ func TestInteractiveRunWaitsForALostClient(t *testing.T) {
 		synctest.Wait()
 		inbox.Leave()
 		inbox.Leave()
-		inbox.Close() // a lost inbox has nothing more to say
+		inbox.Close() // closing an inbox after Leave has no effect
 		synctest.Wait()
 		if w.Active() != 1 {
 			t.Fatal("the run ended with its lost client")
@@ -151,9 +152,9 @@ func TestInteractiveRunWaitsForALostClient(t *testing.T) {
 	})
 }
 
-// An interactive run whose client left, and that waits for what comes next, ends
-// after a while and says why; one that waits for a vote, has a call running, or whose
-// client came back, does not. The time is counted from when it waits.
+// An interactive run that waits for its next message ends with a reason some time after its
+// client disconnected. It does not end while it waits for a vote, while a call runs, or if the
+// client returned. The time starts when the run begins to wait.
 func TestAbandonedRunEnds(t *testing.T) {
 	t.Parallel()
 	busy := []step{calls(modelCall("a", "echo", `{}`)), says("done")}
@@ -161,7 +162,7 @@ func TestAbandonedRunEnds(t *testing.T) {
 		steps []step
 		tool  work
 		back  bool
-		ends  time.Duration // after the client left, 0 is not at all
+		ends  time.Duration // after the client disconnected; 0 is never
 	}{
 		"waits for its client": {[]step{says("what next?")}, nil, false, time.Minute},
 		"has a call running":   {busy, sleeps(10 * time.Minute), false, 11 * time.Minute},
@@ -213,7 +214,7 @@ func TestMessagesJoinTheNextRequest(t *testing.T) {
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Second)
 		r, inbox := w.start(run.Start{})
-		synctest.Wait() // the call runs
+		synctest.Wait() // the call is running
 		for _, text := range []string{"also this", "and that"} {
 			must.Do(t, inbox.Say(t.Context(), text))
 		}
@@ -324,8 +325,8 @@ func TestCancelReachesAnIdleRun(t *testing.T) {
 	})
 }
 
-// Without a session of its client's, a run is one of its own, which a client cannot
-// name for another run: what people allow for that session is for the run alone.
+// A run without a client's session has its own session, which a client cannot name for another
+// run. A grant for that session then applies only to the run.
 func TestRunIsItsOwnSession(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -377,8 +378,8 @@ func TestEndSessionAndRevokedStopTheRightRuns(t *testing.T) {
 	})
 }
 
-// A stop of the gateway ends what the model does at once and lets calls go on
-// for the drain; what happened is durable and nothing was lost.
+// A stop of the gateway ends requests to models immediately and lets calls continue for the
+// drain period. All events are durable.
 func TestStopInterruptsRuns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -408,8 +409,7 @@ func TestStopInterruptsRuns(t *testing.T) {
 	})
 }
 
-// A call that waits for a human when the gateway stops leaves the question
-// open.
+// A call that waits for approval when the gateway stops leaves the approval pending.
 func TestStopLeavesApprovalsPending(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -433,7 +433,7 @@ func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
 		w := newWorld(t, calls(modelCall("a", "echo", `{}`), modelCall("b", "none", `{}`)), waits)
 		r, _ := w.start(run.Start{})
 		synctest.Wait()
-		// The disk takes nothing more, as after a kill.
+		// The disk is full, as if the process had been killed.
 		w.store.FailWith(func(run.Write) error { return errDisk })
 		w.stop()
 		if got, _ := w.Get(t.Context(), r.ID); got.State != run.Running {
@@ -457,7 +457,7 @@ func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
 	})
 }
 
-// An event that this version cannot read keeps the gateway from nothing.
+// An event that this version cannot read does not prevent the start.
 func TestUnreadableRunIsClosedAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, waits)
@@ -477,7 +477,7 @@ func TestUnreadableRunIsClosedAtTheNextStart(t *testing.T) {
 	}
 }
 
-// An end that the disk does not take is tried again until it is durable.
+// The write of a run's end is retried until it is durable.
 func TestEndIsTriedUntilItIsDurable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -499,7 +499,7 @@ func TestEndIsTriedUntilItIsDurable(t *testing.T) {
 	})
 }
 
-// The answer whose only call cannot begin becomes durable with the end.
+// A turn whose only call cannot start becomes durable with the run's end.
 func TestTurnIsNotLostWithItsCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -558,7 +558,7 @@ func TestStartBoundsActiveRuns(t *testing.T) {
 		w.start(run.Start{})
 		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "x"})
 		wantReason(t, err, reason.RateLimited)
-		// A retry starts nothing.
+		// A retry starts no run.
 		if again, _ := w.start(known); again.ID != first.ID || w.Active() != 3 {
 			t.Errorf("the retry got run %s, want %s; %d are active", again.ID, first.ID, w.Active())
 		}

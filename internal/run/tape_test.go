@@ -24,7 +24,7 @@ import (
 	"palyra/internal/run/model"
 )
 
-// lockedRandom is a seeded source of choices that several goroutines may use.
+// lockedRandom is a seeded source of random choices that is safe for concurrent use.
 type lockedRandom struct {
 	mu  sync.Mutex
 	rng *rand.Rand
@@ -38,11 +38,11 @@ func (d *lockedRandom) n(most int) int {
 	return d.rng.IntN(most)
 }
 
-// pause sleeps a moment, often none at all.
+// pause sleeps for a short random time, often zero.
 func (d *lockedRandom) pause() { time.Sleep(time.Duration(max(d.n(12)-6, 0)) * time.Millisecond) }
 
-// randomTurn streams some deltas and retries, and ends with some calls; the
-// last ends with none.
+// randomTurn returns a step that streams deltas and retries, and ends with calls. The last turn
+// has no calls.
 func (d *lockedRandom) randomTurn(last bool) step {
 	return func(_ context.Context, _ model.Request, observe func(model.Event)) (model.Turn, error) {
 		text := ""
@@ -70,7 +70,7 @@ func (d *lockedRandom) randomTurn(last bool) step {
 	}
 }
 
-// randomWork gives chunks and takes a while.
+// randomWork outputs chunks and takes a random time.
 func (d *lockedRandom) randomWork(_ context.Context, _ toolcall.Submission, output func(string)) (tool.Report, error) {
 	if output == nil {
 		return tool.Report{}, nil
@@ -86,11 +86,11 @@ func (d *lockedRandom) randomWork(_ context.Context, _ toolcall.Submission, outp
 	return succeeded(fmt.Sprintf(`{"n":%d}`, d.n(1000))), nil
 }
 
-// randomWorld has three concurrent runs in one journal.
+// randomWorld returns a world with three concurrent runs in one journal.
 func randomWorld(t *testing.T, d *lockedRandom) (w *world, ids []string) {
 	w = newWorld(t)
 	if d.n(2) == 0 {
-		w.store.Kept = 3 // mostly too few, so that the journal is read
+		w.store.Kept = 3 // mostly too few, so that the journal must be read
 	}
 	w.pipeline.tools["random"] = d.randomWork
 	w.pipeline.tools["ask"] = func(ctx context.Context, s toolcall.Submission, output func(string)) (tool.Report, error) {
@@ -119,7 +119,7 @@ func randomWorld(t *testing.T, d *lockedRandom) (w *world, ids []string) {
 		}
 		talks := i == 0 && d.n(2) == 0
 		if talks {
-			m.steps = append(m.steps, d.randomTurn(true)) // for what is said late
+			m.steps = append(m.steps, d.randomTurn(true)) // for a late message
 		}
 		w.config.Models[fmt.Sprint("random-", i)] = m
 		r, inbox := w.start(run.Start{Model: fmt.Sprint("random-", i)})
@@ -148,7 +148,7 @@ func (d *lockedRandom) client(w *world, id string) (list []run.Event) {
 				return gone
 			}
 			if d.n(4) == 0 {
-				d.pause() // slow
+				d.pause() // a slow client
 			}
 			return nil
 		}, func() {})
@@ -172,7 +172,7 @@ func wantSame(t *testing.T, what string, got, want []run.Event) {
 	}
 }
 
-// after are the events with a larger sequence number.
+// after returns the events with a larger sequence number.
 func after(list []run.Event, seq int64) []run.Event {
 	i := slices.IndexFunc(list, func(e run.Event) bool { return e.Sequence > seq })
 	if i < 0 {
@@ -181,15 +181,15 @@ func after(list []run.Event, seq int64) []run.Event {
 	return list[i:]
 }
 
-// durable are the events that the journal has.
+// durable returns the events that are journaled.
 func durable(list []run.Event) []run.Event {
 	return slices.DeleteFunc(slices.Clone(list), func(e run.Event) bool {
 		return e.Sequence&(1<<20-1) >= run.FirstProvisional
 	})
 }
 
-// places are sequence numbers to resume after: those of the tape, in its gaps, before it and beyond
-// it.
+// places returns sequence numbers to resume after: on the tape, in its gaps, before it and
+// beyond it.
 func (d *lockedRandom) places(list []run.Event) []int64 {
 	places := []int64{0, 1, list[0].Sequence - 1, list[len(list)-1].Sequence, list[len(list)-1].Sequence + 1, 1 << 62}
 	for range 16 {
@@ -243,7 +243,7 @@ func resumeAnywhere(t *testing.T, d *lockedRandom) {
 		}
 	}
 	w.stop()
-	w.open() // memory is gone
+	w.open() // the memory is empty
 	defer w.stop()
 	for i, id := range ids {
 		kept := durable(undisturbed[i])
@@ -254,16 +254,16 @@ func resumeAnywhere(t *testing.T, d *lockedRandom) {
 	}
 }
 
-// wantNothingBeyond watches from beyond the end.
+// wantNothingBeyond checks that a watch from beyond the end returns no events.
 func (w *world) wantNothingBeyond(id string) {
 	if got := w.events(id, 1<<62); len(got) > 0 {
 		w.t.Errorf("beyond the end there are %v", kinds(got))
 	}
 }
 
-// wantOrder checks what holds for every tape: numbers increase, and the events
-// of each call come in their fixed order, with output after the decision and
-// before the result, and deltas before the turn that they are of.
+// wantOrder checks the order of a tape. Sequence numbers increase, and the events of each call
+// come in their fixed order. Output is after the decision and before the result, and deltas are
+// before their turn.
 func wantOrder(t *testing.T, list []run.Event) {
 	t.Helper()
 	stages := []string{"proposed", "asked", "resolved", "decision", "output", "result", "attestation"}
@@ -298,17 +298,17 @@ func wantOrder(t *testing.T, list []run.Event) {
 	}
 }
 
-// TestTapeMemoryIsBounded: events that exceed the memory limit are lost, except durable ones:
-// neither one tape nor all of them exceed their limits.
+// TestTapeMemoryIsBounded: neither one tape nor all tapes together exceed their memory limits.
+// Events beyond the limits are lost, except durable ones.
 func TestTapeMemoryIsBounded(t *testing.T) {
 	t.Parallel()
 	const each, all = 8 << 10, 12 << 10
 	t.Run("one", func(t *testing.T) { loudRuns(t, 1, each, each, all) })
-	// What was just added is there until the next look.
+	// The newest event may exceed the limit until the next check.
 	t.Run("all", func(t *testing.T) { loudRuns(t, 3, all+each, each, all) })
 }
 
-// Runs of which nothing provisional comes are bounded together as well.
+// The memory of runs without provisional events is also limited.
 func TestTapeMemoryOfQuietRunsIsBounded(t *testing.T) {
 	t.Parallel()
 	const each, all = 8 << 10, 12 << 10
@@ -331,7 +331,7 @@ func TestTapeMemoryOfQuietRunsIsBounded(t *testing.T) {
 	}
 }
 
-// loudRuns makes runs with much output, which may not hold more than most.
+// loudRuns runs n runs with much output, whose tapes may not hold more than most.
 func loudRuns(t *testing.T, n int, most int64, each int, all int64) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -376,8 +376,8 @@ func loudRuns(t *testing.T, n int, most int64, each int, all int64) {
 	})
 }
 
-// TestWatchersSurviveALostTape: if a tape loses its memory while it is watched, its watchers still
-// receive all durable events.
+// TestWatchersSurviveALostTape: if a tape is evicted from memory while it is watched, its
+// watchers still get all durable events.
 func TestWatchersSurviveALostTape(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -426,7 +426,7 @@ func TestTapeIsOfOnePrincipal(t *testing.T) {
 	})
 }
 
-// A chunk that comes after its call has ended is dropped.
+// A chunk that arrives after the end of its call is dropped.
 func TestLateOutputIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -451,7 +451,7 @@ func TestLateOutputIsDropped(t *testing.T) {
 	})
 }
 
-// So is a part of an answer that comes after the whole.
+// A delta that arrives after its turn is dropped.
 func TestLateDeltaIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -485,9 +485,9 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// TestFreshTextsAreNotRead: recent texts of a run are on its tape unchanged, although the journal
-// refers to them as blobs, also if a watcher reads the journal before the run is notified of the
-// end of its call.
+// TestFreshTextsAreNotRead: recent texts of a run are on its tape without a read of their
+// blobs. This also applies if a watcher reads the journal before the run is notified of the end
+// of its call.
 func TestFreshTextsAreNotRead(t *testing.T) {
 	t.Parallel()
 	for _, early := range []bool{false, true} {
@@ -509,7 +509,7 @@ func testFreshTexts(t *testing.T, early bool) {
 		blobs := w.store.Blobs()
 		kept := maps.Clone(blobs)
 		for digest, text := range blobs {
-			if string(text) != task { // Start has its own write
+			if string(text) != task { // the task is written by Start
 				delete(blobs, digest)
 			}
 		}
@@ -518,7 +518,7 @@ func testFreshTexts(t *testing.T, early bool) {
 		}
 		fresh := durable(w.events(r.ID, 0))
 		w.stop()
-		w.open() // memory is gone
+		w.open() // the memory is empty
 		defer w.stop()
 		if err := w.Watch(t.Context(), r.ID, 0, func(run.Event) error { return nil }, func() {}); err == nil {
 			t.Error("the control: without memory nothing had to be read")

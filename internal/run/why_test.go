@@ -13,8 +13,8 @@ import (
 	"palyra/internal/run/model"
 )
 
-// The model reads that a reason is wanted and how to give it; what it then says in the
-// text of its answer goes along with the calls, whose arguments stay what they are.
+// The model gets the question and the form of its answer. The reason in the text of its next
+// turn is passed with the calls, whose arguments stay unchanged.
 func TestModelGivesAReason(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,8 @@ func TestModelGivesAReason(t *testing.T) {
 }
 
 // TestModelReceivesTheEdit: the result of an edited call starts with the statement that another
-// call ran, whether it succeeded or not. The result of a call without edits does not mention it.
+// call ran, whether it succeeded or failed. The result of an unedited call has no such
+// statement.
 func TestModelReceivesTheEdit(t *testing.T) {
 	t.Parallel()
 	edited := &tool.Edited{

@@ -10,9 +10,9 @@ import (
 	"palyra/internal/run"
 )
 
-// TestCallsAreInTheWorkspaceOfTheRun: a call of the model that names no workspace
-// is in the run's, and in no other; what names one, what takes none and what is no
-// JSON goes as the model wrote it.
+// TestCallsAreInTheWorkspaceOfTheRun: a model's call without a workspace gets the run's
+// workspace. A call that names a workspace, a tool without one, and invalid JSON stay
+// unchanged.
 func TestCallsAreInTheWorkspaceOfTheRun(t *testing.T) {
 	t.Parallel()
 	takes := json.RawMessage(`{"type":"object","properties":{"path":{"type":"string"},"workspace":{"type":"string"}}}`)

@@ -34,11 +34,10 @@ var (
 	alice = gatewaytest.Person(access.User("alice"), access.RoleOwner)
 )
 
-// step is one answer of a scripted model.
+// step is one turn of a scripted model.
 type step func(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error)
 
-// scripted is a model that plays steps, one per request, and remembers what it
-// was asked.
+// scripted is a model that plays steps, one for each request, and records the requests.
 type scripted struct {
 	mu       sync.Mutex
 	steps    []step
@@ -61,14 +60,14 @@ func (s *scripted) Generate(ctx context.Context, r model.Request, observe func(m
 	return next(ctx, r, observe)
 }
 
-// asked returns the request of a turn, counted from 1.
+// asked returns the n-th request, counted from 1.
 func (s *scripted) asked(n int) model.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.requests[n-1]
 }
 
-// says ends the model's turn with a text.
+// says returns a step that ends the run with a text.
 func says(text string) step {
 	return func(_ context.Context, _ model.Request, observe func(model.Event)) (model.Turn, error) {
 		observe(model.Event{Delta: &model.Delta{Text: text}})
@@ -76,14 +75,14 @@ func says(text string) step {
 	}
 }
 
-// calls wants calls.
+// calls returns a step with calls.
 func calls(list ...model.Call) step {
 	return func(context.Context, model.Request, func(model.Event)) (model.Turn, error) {
 		return model.Turn{Calls: list, Stop: model.ToolUse, Usage: model.Usage{InputTokens: 10, OutputTokens: 5}, Model: "m-1"}, nil
 	}
 }
 
-// waits waits for the end of its context.
+// waits is a step that blocks until its context ends.
 func waits(ctx context.Context, _ model.Request, _ func(model.Event)) (model.Turn, error) {
 	<-ctx.Done()
 	return model.Turn{}, reason.Errorf(reason.Cancelled, "the request was cancelled: %w", ctx.Err())
@@ -93,24 +92,25 @@ func modelCall(id, name, input string) model.Call {
 	return model.Call{ID: id, Tool: name, Input: []byte(input)}
 }
 
-// work is what a fake tool does; output gives a chunk.
+// work is the execution of a fake tool; output sends a chunk. For planning, output is nil.
 type work func(ctx context.Context, s toolcall.Submission, output func(string)) (tool.Report, error)
 
-// pipeline is a fake of the real one that writes what it writes, in the same
-// order and transactions.
+// pipeline is a fake of the real pipeline with the same writes, in the same order and
+// transactions.
 type pipeline struct {
 	store     *runtest.Memory
 	approvals *approvals
 	tools     map[string]work
-	// ended, when set, gets the run of a call whose end is written and not observed yet.
+	// ended, if set, is called with a call's run after the call's end was written, and before it
+	// is observed.
 	ended func(run string)
 
 	mu        sync.Mutex
-	made      map[string]int // by run
+	made      map[string]int // number of calls by run
 	submitted []toolcall.Submission
 }
 
-// errAsk is a work's wish to be approved first; errDeny is policy's no.
+// errAsk makes a call require approval; errDeny is a denial by policy.
 var (
 	errAsk  = errors.New("ask")
 	errDeny = errors.New("deny")
@@ -188,7 +188,7 @@ func (p *pipeline) Call(ctx context.Context, s toolcall.Submission, observe func
 	return out, nil
 }
 
-// writing is what a call of the fake pipeline writes next.
+// writing collects the next write of a call in the fake pipeline.
 type writing struct {
 	p      *pipeline
 	s      toolcall.Submission
@@ -233,7 +233,7 @@ func (w *writing) refuse(why *reason.Error, err error) error {
 	return err
 }
 
-// ask waits for an answer of the fake desk.
+// ask waits for the answer of the fake desk.
 func (w *writing) ask(ctx context.Context, d *decision.Record, observe func(toolcall.Event)) *reason.Error {
 	a := w.p.approvals.open(w.s)
 	w.draftAbout(event.Asked, a.record.ID, approval.AskedPayload{ApprovalID: a.record.ID, ProposalID: w.id})
@@ -256,7 +256,7 @@ func (w *writing) ask(ctx context.Context, d *decision.Record, observe func(tool
 	return nil
 }
 
-// approvals is a fake desk.
+// approvals is a fake approval desk.
 type approvals struct {
 	mu    sync.Mutex
 	all   map[string]*asked
@@ -295,21 +295,21 @@ func succeeded(result string) tool.Report {
 	return tool.Report{Outcome: tool.Succeeded, Result: json.RawMessage(result)}
 }
 
-// returns is the work of a tool with a fixed result.
+// returns returns the work of a tool with a fixed result.
 func returns(result string) work {
 	return func(context.Context, toolcall.Submission, func(string)) (tool.Report, error) {
 		return succeeded(result), nil
 	}
 }
 
-// fails is the work of a tool that the pipeline does not let through.
+// fails returns the work of a tool whose call fails in the pipeline.
 func fails(err error) work {
 	return func(context.Context, toolcall.Submission, func(string)) (tool.Report, error) {
 		return tool.Report{}, err
 	}
 }
 
-// world is a manager over fakes.
+// world is a run manager over fakes.
 type world struct {
 	t *testing.T
 	*run.Manager
@@ -399,7 +399,7 @@ func (w *world) finish(id string) run.Record {
 	return stored
 }
 
-// kind names an event.
+// kind returns the name of an event.
 func kind(e run.Event) string {
 	switch {
 	case e.Started != nil:

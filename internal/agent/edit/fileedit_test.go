@@ -42,8 +42,8 @@ func TestWriteKeepsMode(t *testing.T) {
 	}
 }
 
-// TestChangedMeanwhile writes over nothing that somebody else wrote, nor over another file
-// with the same text.
+// TestChangedMeanwhile: a write does not overwrite another writer's text, or another file with
+// the same text.
 func TestChangedMeanwhile(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
@@ -57,7 +57,7 @@ func TestChangedMeanwhile(t *testing.T) {
 	} {
 		_ = os.Remove(path)
 		write(t, path, "old")
-		keep, err := os.Open(path) // so that its inode is not used again
+		keep, err := os.Open(path) // prevents the reuse of its inode
 		must.Do(t, err)
 		f, err := Read(path, home)
 		must.Do(t, err)
@@ -82,8 +82,8 @@ func TestNewFileThatAppeared(t *testing.T) {
 	}
 }
 
-// TestLinks follows links within the root and refuses those that lead out of it, whichever
-// part of the path they are.
+// TestLinks: links within the root are followed, and links that lead out of it are refused, in
+// any part of the path.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
@@ -114,7 +114,7 @@ func TestLinks(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	// The control: without the bound, the link is followed.
+	// Control: with a root that contains both, the link is followed.
 	if f, err := Read(filepath.Join(home, "agent/out.json"), base); err != nil || string(f.Text) != "canary" {
 		t.Errorf("below what holds both: %v", err)
 	}
@@ -123,7 +123,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestLinkedHome takes a home directory that is a link itself.
+// TestLinkedHome: a home directory that is itself a link is accepted.
 func TestLinkedHome(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()

@@ -54,8 +54,8 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// TestGuards shows what no tool of a hooked agent may write, and that ordinary files are
-// not among it.
+// TestGuards: guarded files are those that no tool of a hooked agent may write. Ordinary files
+// are not guarded.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	m := machine(map[string]string{"CODEX_HOME": "/data/codex"})

@@ -35,7 +35,7 @@ func write(t *testing.T, path, text string) {
 	must.Do(t, os.Rename(path+".new", path))
 }
 
-// codes are the events of installations in a store.
+// codes returns the events of installations in a store.
 func codes(t *testing.T, db *sqlite.DB) (list []string) {
 	t.Helper()
 	must.Do(t, db.Read(t.Context(), func(c *sqlite.Conn) error {
@@ -75,8 +75,8 @@ func start(t *testing.T) *fixture {
 	return f
 }
 
-// TestWatch sees each way in which an entry can be changed, journals it once, and says so
-// until it is as it was.
+// TestWatch: each kind of change of an entry is detected, journaled once, and reported until
+// the entry is restored.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -89,7 +89,7 @@ func TestWatch(t *testing.T) {
 	step := func(name string, state watch.State, change func()) {
 		t.Helper()
 		change()
-		for range 2 { // and no second event
+		for range 2 { // no second event
 			list, err := f.watch.List(t.Context())
 			must.Do(t, err)
 			if list[0].Entries[0].State != state {
@@ -111,7 +111,7 @@ func TestWatch(t *testing.T) {
 	step("a directory", watch.Unreadable, func() { must.Do(t, os.Mkdir(f.path, 0o700)) })
 	step("back", watch.Intact, func() { must.Do(t, os.Remove(f.path)); write(t, f.path, settings) })
 
-	// What is known outlives a restart.
+	// The state survives a restart.
 	again := must.Get(watch.New(t.Context(), f.db.Installed(), slog.New(slog.DiscardHandler), time.Now))(t)
 	list := must.Get(again.List(t.Context()))(t)
 	if len(list) != 1 || list[0].By != access.User("ada") || list[0].Entries[0].State != watch.Intact {
@@ -128,7 +128,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestRun sees a change without being asked.
+// TestRun: a change is detected without a request.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	f := start(t)
@@ -138,7 +138,7 @@ func TestRun(t *testing.T) {
 	go func() { ended <- f.watch.Run(ctx) }()
 	_, err := f.watch.Register(t.Context(), f.one)
 	must.Do(t, err)
-	// The directory may be watched from now on or from a moment later: both see it.
+	// The change is detected whether the watch of the directory starts before or after it.
 	write(t, f.path, "{}")
 	select {
 	case record := <-f.told:
@@ -152,7 +152,7 @@ func TestRun(t *testing.T) {
 	must.Do(t, <-ended)
 }
 
-// teller is a log that tells of each record.
+// teller is a log handler that sends each record to a channel.
 type teller struct {
 	slog.Handler
 	told chan<- slog.Record
@@ -167,7 +167,7 @@ func (t teller) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestOnlySettings reads no file on somebody's word that is none of an agent.
+// TestOnlySettings: only files of agents' settings can be registered.
 func TestOnlySettings(t *testing.T) {
 	t.Parallel()
 	f := start(t)

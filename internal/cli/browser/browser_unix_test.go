@@ -29,7 +29,7 @@ func TestLinkIsPrivateToTheUser(t *testing.T) {
 	if _, err := os.Stat(p.path); !os.IsNotExist(err) {
 		t.Errorf("after its removal: %v", err)
 	}
-	// The control: a directory that others may enter is refused.
+	// Control: a directory that other users can enter is refused.
 	must.Do(t, os.Chmod(dir, 0o755))
 	if _, err := Write(dir, link); err == nil {
 		t.Error("a directory that others may enter was taken")

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestApprove: one that waits is shown, and the yes is bound to the digest that
-// was shown.
+// TestApprove: the pending approval is displayed, and the vote is bound to the displayed
+// digest.
 func TestApprove(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -45,7 +45,8 @@ func TestDeny(t *testing.T) {
 	}
 }
 
-// TestSeveralPendingApprovals: they are listed, and nothing is chosen for the person.
+// TestSeveralPendingApprovals: several pending approvals are listed, and none is chosen
+// automatically.
 func TestSeveralPendingApprovals(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -66,8 +67,8 @@ func TestSeveralPendingApprovals(t *testing.T) {
 	w.Want(w.With(clitest.Typing("allow\n"), "approve", "3"), 2)
 }
 
-// TestYesWithoutAQuestion: without a prompt, an approval applies to the approval that was named.
-// The pending call may differ from the one displayed before.
+// TestYesWithoutAQuestion: without a prompt, a vote requires the approval's id, because the
+// pending approval may differ from the one displayed before.
 func TestYesWithoutAQuestion(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -85,7 +86,7 @@ func TestYesWithoutAQuestion(t *testing.T) {
 	}
 }
 
-// TestAnswerWithoutATerminal: the call that was seen is named, or nothing counts.
+// TestAnswerWithoutATerminal: without a terminal, a vote requires the displayed digest.
 func TestAnswerWithoutATerminal(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -124,8 +125,8 @@ func TestAnswersNameTheirOwnFlags(t *testing.T) {
 	}
 }
 
-// TestApproveForATime says what the yes covers before it counts, in a terminal and
-// without one, and sends time and uses.
+// TestApproveForATime: the command prints what the approval covers before it is sent, with and
+// without a terminal, and sends the duration and the uses.
 func TestApproveForATime(t *testing.T) {
 	t.Parallel()
 	covers := "this approval covers this call, and after it " + clitest.AnyGit
@@ -150,7 +151,7 @@ func TestApproveForATime(t *testing.T) {
 			t.Errorf("%s: votes %v", name, w.Gateway.Votes)
 		}
 	}
-	// One that the gateway would refuse is not sent.
+	// An approval that the gateway would refuse is not sent.
 	w := clitest.NewWorld(t)
 	w.Pending()
 	clitest.OnlyExactly(w.Gateway.Approvals[clitest.ApprovalID])

@@ -6,7 +6,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestGoldenApprovals compares every listing and page in every format.
+// TestGoldenApprovals compares the output of every listing and page in every format.
 func TestGoldenApprovals(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{

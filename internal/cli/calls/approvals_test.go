@@ -9,7 +9,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// TestWatch prints rows as they come and ends well when interrupted.
+// TestWatch: rows are printed as they arrive, and an interrupt ends the command with exit code
+// 0.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// What the requester says of why is shown, and nothing in it acts on the terminal.
+// The requester's reason is displayed without control characters.
 func TestShowsTheRequestersReason(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

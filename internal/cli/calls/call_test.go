@@ -80,8 +80,8 @@ func TestCallFormats(t *testing.T) {
 	}
 }
 
-// TestLiveOutput: a terminal shows what a tool writes while it runs, made
-// visible, with characters that were cut between chunks whole, and only once.
+// TestLiveOutput: a terminal displays a tool's output while it runs, with visible control
+// characters, without splitting characters at chunk borders, and only once.
 func TestLiveOutput(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -96,8 +96,8 @@ func TestLiveOutput(t *testing.T) {
 	}
 }
 
-// TestReadableInAPipe: with -o table a pipe gets what the program wrote to its
-// stdout, and nothing else; its stderr and how it ended go to stderr.
+// TestReadableInAPipe: with -o table, stdout gets only the program's stdout. The program's
+// stderr and its exit are printed to stderr.
 func TestReadableInAPipe(t *testing.T) {
 	t.Parallel()
 	for name, live := range map[string][]*palyrav1.CallToolResponse{
@@ -117,8 +117,8 @@ func TestReadableInAPipe(t *testing.T) {
 	}
 }
 
-// TestCallWaitsWithoutTerminal: nobody is asked, the command that answers is
-// on stderr, and another process's answer lets the call go on.
+// TestCallWaitsWithoutTerminal: without a terminal, the command for the vote is printed to
+// stderr instead of a prompt. A vote of another process continues the call.
 func TestCallWaitsWithoutTerminal(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -144,7 +144,7 @@ func TestCallWaitsWithoutTerminal(t *testing.T) {
 	}
 }
 
-// TestAnswerInPlace: a person who may decide sees the whole call and answers.
+// TestAnswerInPlace: an approver sees the whole call and votes at the prompt.
 func TestAnswerInPlace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -190,8 +190,8 @@ func TestAnswerInPlace(t *testing.T) {
 	}
 }
 
-// A call that a grant let through says so, and which calls that grant covers. One
-// that somebody answered has said it already.
+// The grant that permits a call is printed with the calls that it covers. It is not printed
+// again for a call that was just approved at the prompt.
 func TestCallPrintsItsGrant(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -210,7 +210,7 @@ func TestCallPrintsItsGrant(t *testing.T) {
 	}
 }
 
-// changesApproval asks about what a program changed.
+// changesApproval returns an approval request for a program's changes.
 func changesApproval() *palyrav1.Approval {
 	v := clitest.SomeApproval()
 	v.SubjectId = "commit:default:sha256:" + strings.Repeat("9", 64)
@@ -219,8 +219,8 @@ func changesApproval() *palyrav1.Approval {
 	return v
 }
 
-// TestAnswerForChanges: what a program changed is asked about while it runs; the
-// change is shown before the program, and the answer ends the wait.
+// TestAnswerForChanges: the approval of a program's changes is requested while the program
+// runs. The prompt shows the changes before the program, and the vote ends the wait.
 func TestAnswerForChanges(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -247,7 +247,7 @@ func TestAnswerForChanges(t *testing.T) {
 		t.Fatalf("votes %v\n%s", w.Gateway.Votes, r.Err)
 	}
 	diff, program := strings.Index(r.Err, "  +#!/bin/sh"), strings.Index(r.Err, "\nprogram ")
-	if diff < 0 || program < diff || !strings.Contains(r.Err, "Protected paths: .git/hooks/pre-commit") || strings.Count(r.Err, "+#!/bin/sh") != 2 { // in brief, and in full
+	if diff < 0 || program < diff || !strings.Contains(r.Err, "Protected paths: .git/hooks/pre-commit") || strings.Count(r.Err, "+#!/bin/sh") != 2 { // in brief and in full
 		t.Errorf("the prompt is\n%s", r.Err)
 	}
 	w.Gateway.Change(func() { w.Gateway.Approvals[clitest.ApprovalID] = changesApproval() })
@@ -258,8 +258,8 @@ func TestAnswerForChanges(t *testing.T) {
 	}
 }
 
-// TestInterruptAtTheGate: who leaves while changes wait is told what becomes of
-// them.
+// TestInterruptAtTheGate: an interrupt while changes wait for approval prints what happens to
+// the changes.
 func TestInterruptAtTheGate(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -281,7 +281,7 @@ func TestInterruptAtTheGate(t *testing.T) {
 }
 
 // TestCallersWithoutAPrompt: an agent, a user without a deciding role, and any caller under
-// --no-input or CI get no prompt. The control is TestAnswerInPlace.
+// --no-input or CI get no prompt. Control: TestAnswerInPlace.
 func TestCallersWithoutAPrompt(t *testing.T) {
 	t.Parallel()
 	for name, set := range map[string]func(w *clitest.World) []string{
@@ -317,8 +317,8 @@ func TestCallersWithoutAPrompt(t *testing.T) {
 	}
 }
 
-// TestPromptIsWholeAndVisible: the prompt and `approvals show` write the full
-// arguments of a hostile call, and nothing that a terminal acts on.
+// TestPromptIsWholeAndVisible: the prompt and `approvals show` print the full arguments of a
+// hostile call without control characters.
 func TestPromptIsWholeAndVisible(t *testing.T) {
 	t.Parallel()
 	v := clitest.HostileApproval()
@@ -348,14 +348,14 @@ func TestPromptIsWholeAndVisible(t *testing.T) {
 			t.Errorf("the prompt does not show %s", want)
 		}
 	}
-	// The control: what the gateway sent does hold such characters.
+	// Control: the approval contains such characters.
 	if !strings.ContainsFunc(v.GetPrompt().GetTitle(), clitest.Unsafe) {
 		t.Error("the approval is not hostile")
 	}
 }
 
-// TestTypedAhead: a line that was typed before the question appeared does not
-// answer it. The control is the same line without the arming time.
+// TestTypedAhead: a line that was typed before the prompt appeared is not an answer. Control:
+// without the arming time the same line is one.
 func TestTypedAhead(t *testing.T) {
 	t.Parallel()
 	for _, arm := range []time.Duration{0, time.Hour} {
@@ -380,7 +380,7 @@ func TestTypedAhead(t *testing.T) {
 	}
 }
 
-// TestAnsweredElsewhere: the question goes away when somebody else answers.
+// TestAnsweredElsewhere: the prompt ends when another client votes.
 func TestAnsweredElsewhere(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -469,8 +469,8 @@ func TestLostConnection(t *testing.T) {
 	}
 }
 
-// TestOwnCall: whoever cannot answer is told who can, and the call goes on
-// waiting. The control is TestAnswerInPlace, with one user.
+// TestOwnCall: a user who cannot approve gets the names of the approvers, and the call keeps
+// waiting. Control: TestAnswerInPlace, with one user.
 func TestOwnCall(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -499,8 +499,8 @@ func TestOwnCall(t *testing.T) {
 	}
 }
 
-// TestCallWithoutAGateway: the error names the connection, whatever the
-// arguments look like without the tool's schema.
+// TestCallWithoutAGateway: the error names the connection, also if the arguments cannot be
+// parsed without the tool's schema.
 func TestCallWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -510,7 +510,7 @@ func TestCallWithoutAGateway(t *testing.T) {
 	if strings.Contains(r.Err, "DUPLICATE_KEY") {
 		t.Errorf("says %s", r.Err)
 	}
-	// The control: with the gateway there, the arguments are what is wrong.
+	// Control: with a gateway, the error is about the arguments.
 	w.Gateway.Change(func() {
 		w.Gateway.Fail, w.Gateway.Tools = nil, []*palyrav1.Tool{{Name: "process.run", InputSchemaJson: []byte(`{"properties":{"argv":{"type":"string"}}}`)}}
 	})
@@ -519,9 +519,8 @@ func TestCallWithoutAGateway(t *testing.T) {
 	}
 }
 
-// TestCallOfAHiddenTool: the arguments are read as its schema says, and those of a
-// tool that the caller may not know of so that the gateway's answer is the one that
-// counts.
+// TestCallOfAHiddenTool: the arguments of a hidden tool are parsed by its schema. The arguments
+// of an unknown tool are parsed without one, so that the gateway returns the error.
 func TestCallOfAHiddenTool(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -535,7 +534,7 @@ func TestCallOfAHiddenTool(t *testing.T) {
 		}
 	}
 	w.Want(w.Run("call", "nobody.knows", "l=a", "l=b"), reason.Lookup(reason.PolicyDenied).Exit)
-	// Listing names how many there are, and nothing to a caller who is told of none.
+	// The list prints the number of hidden tools, and nothing to a caller that gets none.
 	const line = "1 hidden: palyra tools list --hidden\n"
 	if r := w.Run("tools"); r.Err != line {
 		t.Errorf("the list says %q", r.Err)

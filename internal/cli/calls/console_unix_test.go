@@ -18,14 +18,14 @@ import (
 	"palyra/internal/identity/passkey"
 )
 
-// opener is an xdg-open that notes its arguments, and what is in the file that it is given.
+// opener is an xdg-open that records its arguments and the content of the given file.
 const opener = "#!/bin/sh\necho \"$@\" > \"$0.args\"\ncat \"$1\" > \"$0.page\"\n"
 
-// noGood are passkeys that prove nothing: one that waits, and one of the console at
-// another name.
+// noGood are passkeys that are not accepted: one that is not confirmed, and one for another
+// name of the console.
 var noGood = []passkey.Passkey{{ID: []byte("waits"), RPID: "palyra-test.localhost", Waits: true}, {ID: []byte("lost"), RPID: "elsewhere.localhost"}}
 
-// voted is what a vote in the console makes of the approval.
+// voted adds a vote from the console to the approval.
 func voted(w *clitest.World, by string, allow bool, state palyrav1.ApprovalState) {
 	w.Gateway.Mu.Lock()
 	defer w.Gateway.Mu.Unlock()
@@ -34,11 +34,11 @@ func voted(w *clitest.World, by string, allow bool, state palyrav1.ApprovalState
 	v.State = state
 }
 
-// TestPresentInTheConsole: without a presence key the vote is given in the console, whose
-// page of the approval opens filled in; no other user sees the link; what became of it is
-// said.
+// TestPresentInTheConsole: without a presence key, the user votes in the console, where the
+// page of the approval opens with the vote filled in. Other users cannot read the link, and the
+// command prints the result.
 //
-// Not parallel: it sets PATH of the process, where the browser is searched.
+// Not parallel: it sets PATH of the process, in which the browser is searched.
 func TestPresentInTheConsole(t *testing.T) {
 	dir := t.TempDir()
 	fake := filepath.Join(dir, "xdg-open")
@@ -100,7 +100,7 @@ func TestPresentInTheConsole(t *testing.T) {
 	w := clitest.NewWorld(t)
 	w.Pending()
 	w.Want(w.Run(clitest.DecideArgs("--allow", "once", "--no-browser")...), 2)
-	// Without a passkey that counts nobody is sent to the console.
+	// Without a valid passkey the console is not opened.
 	w.Gateway.Passkeys = noGood
 	if r := w.With(there(""), clitest.DecideArgs("--allow", "once", "--present")...); r.Code != 3 || !strings.Contains(r.Err, "palyra key presence --passphrase") {
 		t.Errorf("without a passkey: %d, %s", r.Code, r.Err)

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestDecideWithoutTerminalNeedsTheDigest. The control is the same command
-// with it.
+// TestDecideWithoutTerminalNeedsTheDigest: without a terminal, a vote requires the digest.
+// Control: the same command with the digest.
 func TestDecideWithoutTerminalNeedsTheDigest(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -27,8 +27,8 @@ func TestDecideWithoutTerminalNeedsTheDigest(t *testing.T) {
 	}
 }
 
-// TestDecideInATerminal shows the call in full and asks; the digest is that of
-// the call that was shown.
+// TestDecideInATerminal: the call is displayed in full before the prompt, and the vote has the
+// displayed digest.
 func TestDecideInATerminal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

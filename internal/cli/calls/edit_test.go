@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// An edit says which call was seen; with another digest nothing is changed.
+// An edit must have the displayed digest; with another digest it is refused.
 func TestEdit(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "edited.json")

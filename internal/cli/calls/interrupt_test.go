@@ -20,8 +20,8 @@ func interrupted(w *clitest.World, ready <-chan struct{}, s printer.Streams) cli
 	return w.Within(ctx, s, "call", "echo", "--idempotency-key", "mine")
 }
 
-// TestInterruptWhileWaiting: the call has a key and goes on without its
-// client; Ctrl-C says so, how to withdraw it, and how to see its result.
+// TestInterruptWhileWaiting: the call has an idempotency key and continues without its client.
+// Ctrl-C prints this, and the commands to withdraw the call and to get its result.
 func TestInterruptWhileWaiting(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -73,9 +73,9 @@ func TestInterruptBeforeTheDecision(t *testing.T) {
 	}
 }
 
-// TestSessionOfTheTerminal: calls of one terminal are of one session, unless one is
-// named; what repeats a call names its session with its key, since it may be typed
-// elsewhere.
+// TestSessionOfTheTerminal: calls of one terminal have the same session, unless a session is
+// named. The command that repeats a call has its session and key, because it may run in another
+// terminal.
 func TestSessionOfTheTerminal(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -47,7 +47,7 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// On a narrow terminal the command keeps its room.
+// On a narrow terminal the column of the command keeps its width.
 func TestCallsFit(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

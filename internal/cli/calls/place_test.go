@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// placeWorld has two workspaces on this machine, one within the other, and the
-// tools of files and programs. It returns their directories without links.
+// placeWorld returns a world with two workspaces on this machine, one inside the other, and the
+// tools of files and programs. It returns their directories with links resolved.
 func placeWorld(t *testing.T) (w *clitest.World, outer, inner string) {
 	t.Helper()
 	w = clitest.NewWorld(t)
@@ -35,7 +35,7 @@ func placeWorld(t *testing.T) (w *clitest.World, outer, inner string) {
 	return w, outer, inner
 }
 
-// sent is the input of the call that the command made.
+// sent runs a call and returns the input that was sent.
 func sent(t *testing.T, w *clitest.World, args ...string) string {
 	t.Helper()
 	w.Gateway.Calls = nil
@@ -43,9 +43,8 @@ func sent(t *testing.T, w *clitest.World, args ...string) string {
 	return string(w.Gateway.Calls[0].GetInputJson())
 }
 
-// TestCallInTheCurrentDirectory: a call that names no workspace is in the
-// innermost one that holds the current directory, and its file names are meant
-// from there.
+// TestCallInTheCurrentDirectory: a call without a workspace uses the innermost workspace of the
+// current directory, and its file names are relative to that directory.
 //
 // Not parallel: it changes the current directory of the process.
 func TestCallInTheCurrentDirectory(t *testing.T) {
@@ -79,8 +78,9 @@ func TestCallInTheCurrentDirectory(t *testing.T) {
 	}
 }
 
-// TestCallElsewhere: what names a workspace, what has none, JSON, and a directory
-// in no workspace stay as they were typed, and all but the last ask nothing.
+// TestCallElsewhere: arguments stay unchanged if they name a workspace, if the tool has no
+// workspace, if the input is JSON, or if the current directory is in no workspace. Only the
+// last case requests the list of workspaces.
 //
 // Not parallel: it changes the current directory of the process.
 func TestCallElsewhere(t *testing.T) {
@@ -109,8 +109,8 @@ func TestCallElsewhere(t *testing.T) {
 	}
 }
 
-// TestCallThroughLinks: a directory is the same whichever link leads to it, one
-// under two names is neither, and a link that is named stays one.
+// TestCallThroughLinks: a workspace is found through any link to its directory. A directory
+// with two workspaces is ambiguous, and a link in a file name is not resolved.
 //
 // Not parallel: it changes the current directory of the process.
 func TestCallThroughLinks(t *testing.T) {
@@ -143,8 +143,8 @@ func TestCallThroughLinks(t *testing.T) {
 	}
 }
 
-// TestCallThatCannotListWorkspaces: who may not list them leaves the choice to the
-// gateway; a list that fails otherwise is no reason to guess.
+// TestCallThatCannotListWorkspaces: if the caller may not list workspaces, the gateway chooses
+// one. Any other error of the list fails the call.
 //
 // Not parallel: it changes the current directory of the process.
 func TestCallThatCannotListWorkspaces(t *testing.T) {

@@ -11,15 +11,15 @@ import (
 
 const phrase = "correct horse"
 
-// there is a person at a terminal who types answers that show, and the passphrase of the
-// presence key.
+// there returns the streams of a user at a terminal who types answers, and the passphrase of
+// the presence key.
 func there(typed string) printer.Streams {
 	s := clitest.Typing(typed)
 	s.ReadHidden = func(context.Context) (string, error) { return phrase, nil }
 	return s
 }
 
-// enrolled is a world whose bundle has a presence key, and where policy wants presence.
+// enrolled returns a world whose bundle has a presence key, and whose policy requires presence.
 func enrolled(t *testing.T) *clitest.World {
 	t.Helper()
 	w := clitest.NewWorld(t)
@@ -29,8 +29,8 @@ func enrolled(t *testing.T) *clitest.World {
 	return w
 }
 
-// TestPresent: where policy wants presence, a yes without a proof leaves the approval
-// pending and says how to give one; with --present it counts, whichever command it is.
+// TestPresent: if policy requires presence, a vote without a proof leaves the approval pending,
+// and the command prints how to add one. With --present, the vote of every command has a proof.
 func TestPresent(t *testing.T) {
 	t.Parallel()
 	digest := clitest.SomeApproval().GetCallDigest()
@@ -61,8 +61,8 @@ func TestPresent(t *testing.T) {
 	}
 }
 
-// TestPresentInTheQuestion: the person at the terminal of a call is asked for the
-// passphrase where policy wants presence, and nowhere else.
+// TestPresentInTheQuestion: the prompt of a call requests the passphrase only if policy
+// requires presence.
 func TestPresentInTheQuestion(t *testing.T) {
 	t.Parallel()
 	for _, wanted := range []bool{true, false} {

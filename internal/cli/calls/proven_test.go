@@ -17,8 +17,8 @@ import (
 	"palyra/internal/surface/api/presenceproof"
 )
 
-// TestShowChecksPasskeys: approvals show says whether a passkey signed the vote that is
-// shown, and no other.
+// TestShowChecksPasskeys: approvals show prints whether a passkey signed exactly the displayed
+// vote.
 func TestShowChecksPasskeys(t *testing.T) {
 	t.Parallel()
 	const origin = "http://palyra-test.localhost:7145"

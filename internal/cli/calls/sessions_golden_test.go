@@ -6,7 +6,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestGoldenSessions compares every listing and page in every format.
+// TestGoldenSessions compares the output of every listing and page in every format.
 func TestGoldenSessions(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{

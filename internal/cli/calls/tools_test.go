@@ -9,8 +9,9 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestToolsOfAgents: the list has what the caller can call. Tools that agents run themselves, and
-// only their hooks propose, are listed by --agents, and `tools show` finds them.
+// TestToolsOfAgents: the list has the tools that the caller can call. Tools that agents run
+// themselves, which only their hooks propose, are listed with --agents, and `tools show` finds
+// them.
 func TestToolsOfAgents(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -16,7 +16,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// desktop is a world with a graphical session.
+// desktop returns a world with a graphical session, and its notification server.
 func desktop(t *testing.T) (*clitest.World, *desktoptest.Server) {
 	t.Helper()
 	w, address := clitest.NewWorld(t), bustest.New(t)
@@ -26,7 +26,7 @@ func desktop(t *testing.T) (*clitest.World, *desktoptest.Server) {
 	return w, s
 }
 
-// watching runs the command until it is told to stop.
+// watching runs the command until stop is called.
 func watching(w *clitest.World, streams printer.Streams, args ...string) (stop func() clitest.Result) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan clitest.Result, 1)
@@ -34,8 +34,8 @@ func watching(w *clitest.World, streams printer.Streams, args ...string) (stop f
 	return func() clitest.Result { cancel(); return <-done }
 }
 
-// TestWatchNotifies: an approval that waits is shown by its summary, and one that
-// waits no more is not.
+// TestWatchNotifies: a pending approval has a notification with its summary, and an approval
+// that is no longer pending has none.
 func TestWatchNotifies(t *testing.T) {
 	t.Parallel()
 	w, s := desktop(t)
@@ -53,7 +53,7 @@ func TestWatchNotifies(t *testing.T) {
 	}
 }
 
-// TestWatchNotifiesOfMany: of many that wait a desktop shows one notification.
+// TestWatchNotifiesOfMany: many pending approvals have one notification.
 func TestWatchNotifiesOfMany(t *testing.T) {
 	t.Parallel()
 	w, s := desktop(t)
@@ -74,8 +74,8 @@ func TestWatchNotifiesOfMany(t *testing.T) {
 	}
 }
 
-// TestWatchIsSilent: each way to switch notifications off does. The control is
-// TestWatchNotifies, and the last case: the flag wins.
+// TestWatchIsSilent: each option that disables notifications does so. Controls:
+// TestWatchNotifies, and the last case, in which the flag has precedence.
 func TestWatchIsSilent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -102,7 +102,7 @@ func TestWatchIsSilent(t *testing.T) {
 				w.Want(stop(), 0)
 				return
 			}
-			// What a watch begun later notifies of is the first that there is.
+			// Control: the first notification is from a watch that started later.
 			later := clitest.NewWorld(t)
 			later.Pending()
 			later.Gateway.Approvals[clitest.ApprovalID].Prompt.Summary = "control"
@@ -120,8 +120,8 @@ func TestWatchIsSilent(t *testing.T) {
 	}
 }
 
-// TestWatchWithoutADesktop: what fails there is said once, to a person alone, and
-// the watch goes on.
+// TestWatchWithoutADesktop: a failure of the desktop is printed once, only on a terminal, and
+// the watch continues.
 func TestWatchWithoutADesktop(t *testing.T) {
 	t.Parallel()
 	for _, terminal := range []bool{true, false} {
@@ -135,7 +135,7 @@ func TestWatchWithoutADesktop(t *testing.T) {
 				return
 			}
 			_, _ = conn.Write([]byte("NO\r\n"))
-			_, _ = io.Copy(io.Discard, conn) // until it is left
+			_, _ = io.Copy(io.Discard, conn) // until the client disconnects
 			_ = conn.Close()
 		}()
 		w.Pending()
@@ -156,7 +156,7 @@ func TestWatchWithoutADesktop(t *testing.T) {
 	}
 }
 
-// TestWatchWithAnUnresponsiveDesktop: a server that takes the call and never answers.
+// TestWatchWithAnUnresponsiveDesktop: a desktop that never responds does not delay the watch.
 func TestWatchWithAnUnresponsiveDesktop(t *testing.T) {
 	t.Parallel()
 	w, address := clitest.NewWorld(t), bustest.New(t)

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// wantsReason refuses calls that have no reason, and notes all.
+// wantsReason refuses calls without a reason, and records all calls.
 func wantsReason(w *clitest.World) *[]*palyrav1.CallToolRequest {
 	var got []*palyrav1.CallToolRequest
 	w.Gateway.Play = func(_ context.Context, req *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error {
@@ -26,8 +26,8 @@ func wantsReason(w *clitest.World) *[]*palyrav1.CallToolRequest {
 	return &got
 }
 
-// A terminal is asked for the reason, once, and the call made again is another one;
-// elsewhere, and with an answer that says nothing, the error says what to do.
+// On a terminal the command requests the reason once and makes a new call with it. Without a
+// terminal, or with an empty answer, the error has the remedy.
 func TestCallAsksForTheReason(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

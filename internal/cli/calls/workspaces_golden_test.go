@@ -6,7 +6,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestGoldenWorkspaces compares every listing and page in every format.
+// TestGoldenWorkspaces compares the output of every listing and page in every format.
 func TestGoldenWorkspaces(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{

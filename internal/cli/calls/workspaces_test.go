@@ -35,7 +35,7 @@ func TestWorkspaceUndo(t *testing.T) {
 			}
 		})
 	}
-	// The second undoing of a change set says that it was taken back before, the first does not.
+	// The second undo of a change set prints that it was already undone.
 	again := w.Run("workspace", "undo", clitest.ChangeSetID)
 	if !strings.Contains(again.Err, "was already undone") {
 		t.Errorf("undone again: %s", again.Err)

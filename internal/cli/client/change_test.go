@@ -22,7 +22,7 @@ import (
 	"palyra/internal/surface/api/changetable"
 )
 
-// asking is a gateway on which questions of two devices of one owner wait.
+// asking is a gateway with pending approvals of two devices of one owner.
 type asking struct {
 	palyrav1connect.ApprovalsServiceClient
 	palyrav1connect.StatusServiceClient
@@ -45,7 +45,7 @@ func (asking) ListApprovals(_ context.Context, req *palyrav1.ListApprovalsReques
 	}}, nil
 }
 
-// request is one of a method.
+// request is a request of a method.
 type request struct {
 	connect.AnyRequest
 	procedure string
@@ -111,9 +111,9 @@ func TestWaitingChangePrintsItsApprovers(t *testing.T) {
 // Header implements connect.AnyRequest.
 func (r request) Header() http.Header { return r.header }
 
-// TestWaitFlag: without --wait, a command asks the gateway not to wait for a second person. It
-// prints the pending approval and exits with the code for that. Other errors and successes are
-// unchanged.
+// TestWaitFlag: without --wait, a command requests that the gateway does not wait for a second
+// person. It prints the pending approval and exits with the code for that. Other errors and
+// successes are unchanged.
 func TestWaitFlag(t *testing.T) {
 	t.Parallel()
 	pending := reason.Errorf(reason.ChangePending, "the change waits for another owner").
@@ -161,14 +161,14 @@ func TestWaitFlag(t *testing.T) {
 	}
 }
 
-// CancelApproval notes which approvals were cancelled.
+// CancelApproval records the cancelled approvals.
 func (a asking) CancelApproval(_ context.Context, req *palyrav1.CancelApprovalRequest) (*palyrav1.CancelApprovalResponse, error) {
 	*a.cancelled = append(*a.cancelled, req.GetApprovalId())
 	return &palyrav1.CancelApprovalResponse{}, nil
 }
 
-// An interrupted command withdraws its change, since it would have used the result; one
-// with --wait leaves it, and says how it is withdrawn.
+// An interrupted command withdraws its change if another part of the command would have used
+// the result. With --wait the change stays pending, and the command to withdraw it is printed.
 func TestInterruptedChange(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

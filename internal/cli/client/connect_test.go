@@ -13,8 +13,8 @@ import (
 	"palyra/internal/identity"
 )
 
-// TestKeyMustBePrivate: a bundle whose key others can read is not used. The
-// control is the same bundle with its mode.
+// TestKeyMustBePrivate: a bundle whose key other users can read is not used. Control: the same
+// bundle with its original mode.
 func TestKeyMustBePrivate(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -31,7 +31,7 @@ func TestKeyMustBePrivate(t *testing.T) {
 	}
 }
 
-// TestOtherGateway: a server that another CA certified is refused.
+// TestOtherGateway: a server with a certificate of another CA is refused.
 func TestOtherGateway(t *testing.T) {
 	t.Parallel()
 	w, other := clitest.NewWorld(t), clitest.NewWorld(t)
@@ -43,9 +43,7 @@ func TestOtherGateway(t *testing.T) {
 	w.Want(w.Run("--address", w.Address, "status"), 0)
 }
 
-// TestRenewal: a certificate past two thirds of its life is renewed and the
-// bundle replaced; a younger one, and the local operator's, are not.
-// What expired more than 30 days ago is not asked to be renewed.
+// TestExpiredTooLongAgo: a certificate that expired more than 30 days ago is not renewed.
 func TestExpiredTooLongAgo(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -58,6 +56,8 @@ func TestExpiredTooLongAgo(t *testing.T) {
 	}
 }
 
+// TestRenewal: a certificate past two thirds of its life is renewed and the bundle replaced. A
+// younger certificate, and the certificate of the local operator, are not renewed.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	real := time.Now()

@@ -27,7 +27,7 @@ import (
 	"palyra/internal/identity/keptkey"
 )
 
-// shown records the keys that requests show.
+// shown records the keys that requests present.
 type shown struct {
 	mu     sync.Mutex
 	keys   []string
@@ -58,9 +58,9 @@ func keyOf(t *testing.T, dir string) string {
 	return canonical.Digest(must.Get(identity.ReadBundle(dir))(t).Chain[0].RawSubjectPublicKeyInfo)
 }
 
-// TestRunningCommandTakesTheNewKey: a command that runs for long goes on with the key
-// that another one, or palyrad, gave the bundle meanwhile, and renews one that grows
-// old itself. What cannot be read is no reason to give up the one that works.
+// TestRunningCommandTakesTheNewKey: a long-running command uses the new key that another
+// command or palyrad wrote to the bundle, and renews an old key itself. If the bundle cannot be
+// read, it keeps its current key.
 func TestRunningCommandTakesTheNewKey(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -88,7 +88,7 @@ func TestRunningCommandTakesTheNewKey(t *testing.T) {
 		t.Error("a broken bundle takes the key away")
 	}
 	mend()
-	now = now.Add(50 * time.Minute) // past two thirds
+	now = now.Add(50 * time.Minute) // past two thirds of the lifetime
 	third := ask()
 	if third == second || third != keyOf(t, w.Bundle) || w.Gateway.Renewals != 1 {
 		t.Errorf("the old key was not renewed: %d renewals", w.Gateway.Renewals)
@@ -98,9 +98,9 @@ func TestRunningCommandTakesTheNewKey(t *testing.T) {
 	}
 }
 
-// TestRunningCommandWithAKeptKey: a command whose key is kept elsewhere unlocks it once,
-// goes on with it when the certificate is renewed, and goes on as it is when the bundle
-// gets another key that is kept elsewhere, too, which it has not unlocked.
+// TestRunningCommandWithAKeptKey: a command whose key is stored elsewhere unlocks it once and
+// keeps it when the certificate is renewed. If the bundle gets another such key, which the
+// command has not unlocked, it continues with the current one.
 func TestRunningCommandWithAKeptKey(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -129,7 +129,7 @@ func TestRunningCommandWithAKeptKey(t *testing.T) {
 		return s.keys[len(s.keys)-1], s.serial
 	}
 	first, old := ask()
-	now = now.Add(50 * time.Minute) // past two thirds
+	now = now.Add(50 * time.Minute) // past two thirds of the lifetime
 	key, renewed := ask()
 	b := must.Get(identity.ReadBundle(w.Bundle))(t)
 	if key != first || renewed == old || b.Kept == nil || w.Gateway.Renewals != 1 || asked != 1 {
@@ -148,7 +148,7 @@ func TestRunningCommandWithAKeptKey(t *testing.T) {
 	}
 }
 
-// breakBundle makes a bundle unreadable until mend.
+// breakBundle makes a bundle unreadable until mend is called.
 func breakBundle(t *testing.T, dir string) (mend func()) {
 	t.Helper()
 	path := filepath.Join(dir, identity.CredentialFile)
@@ -157,8 +157,8 @@ func breakBundle(t *testing.T, dir string) (mend func()) {
 	return func() { must.Do(t, keyfile.Write(path, text)) }
 }
 
-// TestShellsAtOnce: of several commands with a credential that grew old, one renews
-// and all work. Beside one that is at it, they go on with the old.
+// TestShellsAtOnce: of several commands with an old credential, one renews it and all succeed.
+// While another process renews it, they use the old credential.
 func TestShellsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -186,8 +186,8 @@ func TestShellsAtOnce(t *testing.T) {
 	}
 }
 
-// TestRefusedCertificate: a command whose connection broke off before it read that its
-// certificate is refused says so all the same. The control is a gateway that takes it.
+// TestRefusedCertificate: a command reports a refused certificate even if its connection was
+// reset before it read the alert. Control: a gateway that accepts the certificate.
 func TestRefusedCertificate(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -214,7 +214,7 @@ func TestRefusedCertificate(t *testing.T) {
 					conn := tls.Server(raw, cfg)
 					err = conn.HandshakeContext(t.Context())
 					if n == 0 {
-						_ = raw.(*net.TCPConn).SetLinger(0) // what was not read is lost
+						_ = raw.(*net.TCPConn).SetLinger(0) // discards unread data
 						_ = raw.Close()
 						continue
 					}

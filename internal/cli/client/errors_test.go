@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestResetIsNoCancellation: a connection that the other end reset is lost, and
-// only what this command gave up was cancelled.
+// TestResetIsNoCancellation: a connection reset by the peer is lost. Only a call that the
+// command itself ended is cancelled.
 func TestResetIsNoCancellation(t *testing.T) {
 	t.Parallel()
 	for want, cause := range map[reason.Code]error{
@@ -24,8 +24,8 @@ func TestResetIsNoCancellation(t *testing.T) {
 	}
 }
 
-// TestStoppedConnection: how HTTP/2 says that the other end is about to go is not
-// shown to people.
+// TestStoppedConnection: the error of a GOAWAY frame is printed as a shutdown, without the
+// HTTP/2 text.
 func TestStoppedConnection(t *testing.T) {
 	t.Parallel()
 	for _, code := range []connect.Code{connect.CodeUnavailable, connect.CodeUnknown, connect.CodeInternal} {

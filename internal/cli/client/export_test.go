@@ -1,4 +1,4 @@
 package client
 
-// What the tests from outside look into.
+// Transient exports transient for tests.
 var Transient = transient

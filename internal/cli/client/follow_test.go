@@ -17,8 +17,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestFollow: a lost connection is opened again with a growing pause; the
-// first failure, and one that another try cannot mend, end the watch.
+// TestFollow: a lost connection is reopened with growing delays. The watch ends with the first
+// failure, and with an error that a retry cannot fix.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	away := connect.NewError(connect.CodeUnavailable, errors.New("gone"))
@@ -37,7 +37,7 @@ func TestFollow(t *testing.T) {
 		{"never there", []step{{false, away}}, 0, away},
 		{"refused", []step{{false, refused}}, 0, refused},
 		{"lost and back", []step{{true, away}, {true, away}, {false, away}, {false, away}, {true, refused}}, 500*time.Millisecond + 500*time.Millisecond + time.Second + 2*time.Second, refused},
-		// The bundle may have a newer credential, and is asked once.
+		// The bundle may have a newer credential, which is tried once.
 		{"the credential was over", []step{{true, over}, {true, over}, {false, over}}, time.Second, over},
 		{"the credential never was good", []step{{false, over}}, 0, over},
 		{"ended in order", []step{{true, nil}, {false, refused}}, 500 * time.Millisecond, refused},
@@ -59,8 +59,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestTransient tells an error of the connection from one that the gateway
-// sent, or that another try cannot mend.
+// TestTransient distinguishes errors of the connection from errors of the gateway and from
+// those that a retry cannot fix.
 func TestTransient(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// TestProgress: a slow answer is mentioned to a person after a while, a quick
-// one and a pipe are not.
+// TestProgress: a slow response is reported on a terminal after a delay. A fast one is not, nor
+// is any without a terminal.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

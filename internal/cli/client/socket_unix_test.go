@@ -20,9 +20,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestAddressThatDoesNotAnswer: the operator of this machine reaches palyrad over its socket
-// when its address does not answer, and reads so, once. An address that was named is not
-// replaced, and without a socket the error is that of the address.
+// TestAddressThatDoesNotAnswer: if palyrad's address does not respond, the operator of this
+// machine reaches it over its socket, with one notice. A configured address is not replaced,
+// and without a socket the error is about the address.
 func TestAddressThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	dir := must.Get(os.MkdirTemp("", "socket"))(t) // t.TempDir is too long for a socket

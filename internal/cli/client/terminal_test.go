@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Each terminal has a name of its own, the same for all of its calls.
+// Each terminal has its own name, which is the same for all of its calls.
 func TestSessionName(t *testing.T) {
 	t.Parallel()
 	name := sessionName(4711, "8523", "boot")

@@ -17,7 +17,7 @@ const ApprovalID = "01APPROVA10000000000000000"
 // Hostile is text that tries to redraw a terminal, reverse lines, or hide characters.
 const Hostile = "rm \x1b[2J\x1b]0;x\x07 \u202egnp.exe\u200b\u2066 \u00ad\U000E0041\r end"
 
-// SomeApproval is a pending approval with every field that a person must see.
+// SomeApproval is a pending approval with every field that an approver must see.
 func SomeApproval() *palyrav1.Approval {
 	return &palyrav1.Approval{
 		ApprovalId: ApprovalID, ProposalId: "01PROPOSAL0000000000000000", CallDigest: canonical.Digest([]byte("call")), SnapshotDigest: canonical.Digest([]byte("snapshot")),

@@ -28,8 +28,8 @@ import (
 	"palyra/internal/surface/api/presenceproof"
 )
 
-// Gateway is a fake gateway with configurable tools and approvals. A call that asks waits until the
-// test decides.
+// Gateway is a fake gateway with configurable tools and approvals. A call that requires
+// approval waits until the test decides.
 type Gateway struct {
 	palyrav1connect.UnimplementedPolicyServiceHandler
 	palyrav1connect.UnimplementedAccessServiceHandler
@@ -76,7 +76,7 @@ type Gateway struct {
 	// changeSets are the change sets of workspaces, and Undone the undo requests.
 	changeSets []*palyrav1.ChangeSet
 	Undone     []*palyrav1.UndoChangeSetRequest
-	// Several adds a second user; VotesRefused refuses every vote.
+	// Several adds a second user; VotesRefused makes every vote fail.
 	Several, VotesRefused bool
 	// Play is the behaviour of a call; nil succeeds.
 	Play func(ctx context.Context, req *palyrav1.CallToolRequest, send func(*palyrav1.CallToolResponse) error) error

@@ -67,7 +67,8 @@ func checkGolden(t *testing.T, path, got string) {
 	}
 }
 
-// SameValue parses both with another YAML parser: JSON is valid YAML 1.2.
+// SameValue compares the values of both texts with an independent YAML parser: JSON is valid
+// YAML 1.2.
 func SameValue(t *testing.T, name, asJSON, asYAML string) {
 	t.Helper()
 	var fromYAML, fromJSON any

@@ -21,7 +21,7 @@ import (
 
 type fakeIdentity struct{ f *Gateway }
 
-// AddDevice is called only by palyrad on the gateway's host, and by no command of palyra.
+// AddDevice fails: only palyrad on the gateway's host calls it, and no command of palyra.
 func (s fakeIdentity) AddDevice(context.Context, *palyrav1.AddDeviceRequest) (*palyrav1.AddDeviceResponse, error) {
 	return nil, GatewayError(connect.CodePermissionDenied, reason.PermissionDenied, "only the gateway's own host gives a member another device", nil)
 }
@@ -32,7 +32,7 @@ func (s fakeIdentity) ListDevices(context.Context, *palyrav1.ListDevicesRequest)
 	return &palyrav1.ListDevicesResponse{Devices: s.f.Devices}, nil
 }
 
-// RenewCertificate signs for the key that the request proves, as the gateway does for the calling
+// RenewCertificate signs for the key of the request, as the gateway does for the calling
 // device.
 func (s fakeIdentity) RenewCertificate(_ context.Context, req *palyrav1.RenewCertificateRequest) (*palyrav1.RenewCertificateResponse, error) {
 	csr, err := x509.ParseCertificateRequest(req.GetCertificateRequest())

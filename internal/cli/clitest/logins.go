@@ -16,7 +16,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// The login of the fake gateway.
+// These constants are the login of the fake gateway.
 const (
 	LoginID    = "LOGIN000000000000000000000"
 	LoginState = "STATE000000000000000000000"

@@ -37,7 +37,7 @@ const (
 type Pairings struct {
 	*pairing.Host
 	w *World
-	// Answers are the answers of people: nil approves.
+	// Answers are the approvers' answers; nil approves.
 	Answers chan error
 
 	mu     sync.Mutex

@@ -190,7 +190,7 @@ func (r *Run) Propose(id, tool string) {
 	r.Call(id, Proposed(&palyrav1.CallToolRequest{Tool: tool}))
 }
 
-// Ask opens an approval for a call and waits for the answer. It reports whether the call was
+// Ask requests an approval for a call and waits for its result. It reports whether the call was
 // allowed.
 func (r *Run) Ask(id string, v *palyrav1.Approval) (yes bool) {
 	send := func(m *palyrav1.CallToolResponse) error { r.Call(id, m); return nil }

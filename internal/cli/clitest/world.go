@@ -219,8 +219,8 @@ func NewAuthority(t *testing.T) *catest.Authority {
 	return catest.New(t, time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour))
 }
 
-// ClosedAddress is an address without a listener: the port is unassigned, and no listener on port 0
-// receives it.
+// ClosedAddress is an address without a listener: port 1 is unassigned, and a listener on port
+// 0 never gets it.
 const ClosedAddress = "127.0.0.1:1"
 
 // Plays makes a call send exactly these events.
@@ -230,7 +230,7 @@ func (w *World) Plays(list ...*palyrav1.CallToolResponse) {
 	}
 }
 
-// Answered makes a call ask, and another person answer immediately.
+// Answered makes a call require an approval, which another user decides immediately.
 func (w *World) Answered(state palyrav1.ApprovalState) {
 	v := SomeApproval()
 	w.Gateway.Asks(v, Finished("succeeded", "", `{}`))

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// restoredWorld is a machine that saw a journal of 12 events and more, and now sees
-// another one, which goes on from a backup.
+// restoredWorld is a machine that stored a head of a journal with 12 events. The gateway now
+// has another journal, restored from a backup.
 type restoredWorld struct {
 	*clitest.World
 	signer ed25519.PrivateKey
@@ -35,14 +35,14 @@ func newRestoredWorld(t *testing.T) *restoredWorld {
 	return w
 }
 
-// head is that of the journal now.
+// head returns the current head of the journal.
 func (w *restoredWorld) head(t *testing.T) journal.RestoredHead {
 	t.Helper()
 	cp := must.Get(w.now.Log.Checkpoint(t.Context()))(t)
 	return journal.RestoredHead{Size: cp.Size, Root: hex.EncodeToString(cp.Root[:]), Checkpoint: cp.Note, Proven: true}
 }
 
-// restored writes the event of a restore, and more events than were seen.
+// restored records a restore, and adds events beyond the stored head.
 func (w *restoredWorld) restored(t *testing.T, backup journal.RestoredHead) {
 	t.Helper()
 	r := journal.Restored{MadeAt: time.Now().UTC(), RestoredAt: time.Now().UTC(), Release: "v1", Backup: backup}
@@ -77,8 +77,8 @@ func TestAcceptRestore(t *testing.T) {
 	}
 }
 
-// Only an event that this gateway signed, and that names a head which its journal
-// extends, explains that a journal is another one.
+// Another journal is accepted only with a restore event that this gateway signed, and that
+// names a head which its journal extends.
 func TestAcceptRestoreRefuses(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(t *testing.T, w *restoredWorld, backup *journal.RestoredHead){
@@ -126,8 +126,8 @@ func TestAcceptRestoreRefuses(t *testing.T) {
 	})
 }
 
-// TestStatusStoresTheGatewayKey: the first status stores the gateway's key, later ones follow its
-// changes, and a replaced key is accepted only if the key set vouches for it.
+// TestStatusStoresTheGatewayKey: the first status stores the gateway's key, later ones follow
+// its changes, and a replaced key is accepted only if the key set contains it.
 func TestStatusStoresTheGatewayKey(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

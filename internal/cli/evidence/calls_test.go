@@ -18,8 +18,8 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// storied is a call with everything that is compared: a person approved it, and
-// its changes were let through by a grant.
+// storied is a call with all compared properties: its approval was voted for, and a grant
+// permitted its changes.
 type storied struct {
 	x      attest.Execution
 	events []storiedEvent
@@ -101,8 +101,8 @@ func (s *storied) drop(code event.Code) {
 	s.events = slices.DeleteFunc(s.events, func(e storiedEvent) bool { return e.code == code })
 }
 
-// tell signs the statement and journals the story. The statement says what the
-// call was; who changed the events could sign checkpoints, and no statement.
+// tell signs the statement and journals the events of the story. The statement describes the
+// original call: a forger of the events could sign checkpoints, but no statement.
 func tell(j *clitest.Journal, t *testing.T, s *storied) {
 	t.Helper()
 	envelope := must.Get(j.Notary.Sign(t.Context(), s.x))(t)
@@ -114,15 +114,15 @@ func tell(j *clitest.Journal, t *testing.T, s *storied) {
 	}
 }
 
-// TestContradictions: an attestation that says something else than the events
-// beside it is named, with the field and both values.
+// TestContradictions: an attestation that contradicts its events is reported, with the field
+// and both values.
 func TestContradictions(t *testing.T) {
 	t.Parallel()
 	other := canonical.Digest([]byte("other"))
 	for _, c := range []struct {
 		name   string
 		change func(s *storied)
-		says   []string // nothing: it agrees
+		says   []string // nil: no contradiction
 	}{
 		{"the control", func(*storied) {}, nil},
 		{"proposed by another", func(s *storied) { s.set(event.Proposed, "principal", "agent:mallory") }, []string{`its invocation.principal is "agent:claude"`, `(proposed) says "agent:mallory"`}},
@@ -187,7 +187,7 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// One approval serves one call, and a call is attested once.
+// An approval applies to one call, and a call is attested once.
 func TestAnswerAppliesToOneCall(t *testing.T) {
 	t.Parallel()
 	for name, second := range map[string]func(a, b *storied){
@@ -217,7 +217,7 @@ func TestAnswerAppliesToOneCall(t *testing.T) {
 	}
 }
 
-// What an export lacks, since it begins later, is not compared, and said.
+// A call that started before the export is not compared, which is reported.
 func TestLateExportIsNotCompared(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

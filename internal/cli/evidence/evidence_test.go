@@ -15,8 +15,8 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// TestVerifyExport: an export verifies with no gateway, with every
-// attestation in it, and says what it trusted.
+// TestVerifyExport: an export with all its attestations verifies without a gateway, and the
+// command prints the source of its trust.
 func TestVerifyExport(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -51,7 +51,7 @@ func TestVerifyExport(t *testing.T) {
 	w.Want(w.With(printer.Streams{In: bytes.NewReader(data)}, "journal", "verify", "-"), 0)
 }
 
-// TestVerifyFindsChanges: one changed byte anywhere is found, with its line.
+// TestVerifyFindsChanges: a change of any byte is found, with its line.
 func TestVerifyFindsChanges(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -73,9 +73,8 @@ func TestVerifyFindsChanges(t *testing.T) {
 	}
 }
 
-// TestVerifyFindsForgedAttestations: an attestation that another notary
-// signed, and one that belongs to another call, do not pass although the
-// journal around them is whole. The control is TestVerifyExport.
+// TestVerifyFindsForgedAttestations: an attestation by another notary, or of another call, does
+// not verify although the journal is intact. Control: TestVerifyExport.
 func TestVerifyFindsForgedAttestations(t *testing.T) {
 	t.Parallel()
 	t.Run("another notary", func(t *testing.T) {
@@ -153,7 +152,7 @@ func TestVerifyGatewayStoresTheKey(t *testing.T) {
 	if r := w.Run("journal", "prove", "1"); r.Code != 8 || !strings.Contains(r.Err, "another key than before") {
 		t.Errorf("exit code %d: %s", r.Code, r.Err)
 	}
-	// The control: without a memory nothing of this is noticed.
+	// Control: without the stored key the change is not detected.
 	must.Do(t, os.RemoveAll(filepath.Join(w.Home, "state", "palyra-cli")))
 	w.Want(w.Run("journal", "prove", "1"), 0)
 }
@@ -233,7 +232,7 @@ func TestAttest(t *testing.T) {
 	}
 	w.Want(w.Run("attest", "verify", id, "--keys", keys, "--result", wrong), 8)
 
-	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress // from here on offline
+	w.Env["PALYRA_ADDRESS"] = clitest.ClosedAddress // offline from here on
 	for _, c := range []struct {
 		args []string
 		code int
@@ -263,8 +262,7 @@ func TestAttest(t *testing.T) {
 	}
 }
 
-// TestKeySetOfAnotherCA: a gateway cannot hand out a key set that leads to
-// another CA than the one the bundle trusts.
+// TestKeySetOfAnotherCA: a key set of another CA than the bundle's is refused.
 func TestKeySetOfAnotherCA(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestLedgerIsShown: whoever looks at a call sees every connection of it, by
-// its attestation, by the event, and from a file without a gateway.
+// TestLedgerIsShown: every connection of a call is displayed, from its attestation, from its
+// event, and from a file without a gateway.
 func TestLedgerIsShown(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -21,7 +21,7 @@ func TestLedgerIsShown(t *testing.T) {
 	shown := w.Run("attest", "show", id)
 	w.Want(shown, 0)
 	clitest.InOrder(t, shown.Out, clitest.LedgerLines)
-	// So does the document.
+	// The document has the same lines.
 	clitest.InOrder(t, string(must.Get(os.ReadFile("../../../docs/egress-ledger.md"))(t)), clitest.LedgerLines)
 
 	envelope, keys := filepath.Join(w.Home, "envelope.json"), filepath.Join(w.Home, "keys.json")
@@ -35,7 +35,7 @@ func TestLedgerIsShown(t *testing.T) {
 	event := w.Run("journal", "show", fmt.Sprint(j.Log.Head().Seq))
 	w.Want(event, 0)
 	clitest.InOrder(t, event.Out, clitest.LedgerLines)
-	// Control: a call that reached for nothing has no table.
+	// Control: a call without connections has no table.
 	if r := w.Run("attest", "show", j.Attested(t, `{}`)); strings.Contains(r.Out, "VERDICT") || !strings.Contains(r.Out, "egress        strict\n") {
 		t.Errorf("%s", r.Out)
 	}

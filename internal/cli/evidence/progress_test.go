@@ -16,7 +16,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// sized is a gateway whose journal has a size, or one that does not tell.
+// sized is a gateway that reports the size of its journal; 0 is unknown.
 type sized struct {
 	palyrav1connect.StatusServiceClient
 	size  int64

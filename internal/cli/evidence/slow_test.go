@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// slowLines gives a line each second.
+// slowLines returns one line each second.
 type slowLines struct{ rest []byte }
 
 func (s *slowLines) Read(p []byte) (int, error) {

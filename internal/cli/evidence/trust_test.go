@@ -15,15 +15,15 @@ import (
 	"palyra/test/fault/tamper"
 )
 
-// release is what an earlier release made, kept for ever.
+// These are files and the key of an earlier release. They MUST NOT change.
 const (
 	oldExport = "testdata/release-1/export.ndjson"
 	oldKeys   = "testdata/release-1/keys.json"
 	oldKey    = "vectors.example/journal+86670492+AbhWbfMjhkDqyQKRi0SpHE7YZgM9eo7MK1LUDOPPdc2G"
 )
 
-// TestReleaseVectors: what the first release exported verifies for ever, as far
-// as it can be proven.
+// TestReleaseVectors: exports of the first release verify in all later releases, as far as they
+// can be proven.
 func TestReleaseVectors(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -48,14 +48,14 @@ func TestReleaseVectors(t *testing.T) {
 			t.Errorf("%s: the first line is %q", c.name, first)
 		}
 	}
-	// The control: one changed digit is found.
+	// Control: one changed character is found.
 	forged := strings.Replace(w.Read(oldExport), "a.txt", "b.txt", 1)
 	r := w.With(printer.Streams{In: strings.NewReader(forged)}, "journal", "verify", "-", "--keys", oldKeys)
 	w.Want(r, 8)
 }
 
-// rewritten is an export with every third event of its calls dropped or
-// changed, and all of it signed by a key that the forger made.
+// rewritten returns an export in which every event of loaded policies, pinned tools and starts
+// was changed, or dropped if it is a third one. The export is signed with a key of the forger.
 func rewritten(w *clitest.World, path string) (text []byte, dropped, changed int) {
 	w.T.Helper()
 	lines := bytes.SplitAfter([]byte(w.Read(path)), []byte("\n"))
@@ -80,8 +80,8 @@ func rewritten(w *clitest.World, path string) (text []byte, dropped, changed int
 	return text, dropped, changed
 }
 
-// TestRewrittenExport: an export that somebody rewrote without any key of the
-// gateway does not pass where the gateway is known.
+// TestRewrittenExport: an export that was rewritten without a key of the gateway does not
+// verify if the gateway's key is known.
 func TestRewrittenExport(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -102,8 +102,8 @@ func TestRewrittenExport(t *testing.T) {
 	if !strings.Contains(r.Err, "signed by a key that is not in "+keys) || !strings.Contains(r.Err, "palyra attest keys") || r.Out != "" {
 		t.Errorf("%s%s", r.Out, r.Err)
 	}
-	// The controls: the file is whole, so that it is the key that tells; and what
-	// the gateway wrote passes.
+	// Controls: the file alone is consistent, so that only the key reveals the change, and the
+	// original export verifies.
 	alone := w.Run("journal", "verify", forged)
 	w.Want(alone, 0)
 	if first, _, _ := strings.Cut(alone.Out, "\n"); !strings.Contains(first, "not proven") || !strings.Contains(first, "prove integrity, but not the origin") {
@@ -116,7 +116,7 @@ func TestRewrittenExport(t *testing.T) {
 			t.Error(r.Out)
 		}
 	}
-	// A gateway that was seen is known without a key set.
+	// A stored gateway key suffices without a key set.
 	w.Want(w.Run("journal", "verify"), 0)
 	r = w.Run("journal", "verify", forged)
 	w.Want(r, 8)
@@ -126,8 +126,8 @@ func TestRewrittenExport(t *testing.T) {
 	w.Want(w.Run("journal", "verify", later), 0)
 }
 
-// The same with what the first release wrote: its key set cannot tell, and says
-// so.
+// TestRewrittenOldExport: the key set of the first release cannot detect the change, and the
+// command reports this.
 func TestRewrittenOldExport(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -145,8 +145,8 @@ func TestRewrittenOldExport(t *testing.T) {
 	w.Want(w.Run("journal", "verify", oldExport, "--keys", oldKeys, "--key", oldKey), 0)
 }
 
-// TestRotatedKeyIsFollowed: a key that was replaced needs no new trust where the
-// old one is known, and signs nothing more.
+// TestRotatedKeyIsFollowed: a rotated key is trusted if the old one is known, and the old key
+// signs no later events.
 func TestRotatedKeyIsFollowed(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -164,7 +164,7 @@ func TestRotatedKeyIsFollowed(t *testing.T) {
 	w.Want(w.Run("journal", "export", rest, "--after", "13"), 0)
 	w.Want(w.Run("journal", "verify", rest, "--keys", late), 0)
 	w.Want(w.Run("journal", "verify", rest, "--keys", early), 8)
-	// The gateway that is remembered is the same one.
+	// The stored gateway is still accepted.
 	w.Want(w.Run("journal", "prove", "2"), 0)
 	w.Want(w.Run("journal", "verify"), 0)
 	j.Rotate(t)
@@ -172,8 +172,7 @@ func TestRotatedKeyIsFollowed(t *testing.T) {
 	w.Want(w.Run("journal", "verify"), 0)
 	w.Want(w.Run("journal", "prove", "3"), 0)
 
-	// A gateway whose CA vouches for a key, and whose journal never said that it
-	// took over, is another one.
+	// A gateway with a key of the CA whose journal has no rotation to that key is refused.
 	stranger := clitest.NewJournal(t, w.CA, clitest.NewSigner(t))
 	stranger.Events(t, 40)
 	w.Gateway.Journal = stranger

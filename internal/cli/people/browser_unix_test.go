@@ -12,13 +12,13 @@ import (
 	"palyra/internal/core/must"
 )
 
-// opener is an xdg-open that notes its arguments, and what is in the file that it is given.
+// opener is an xdg-open that records its arguments and the content of the given file.
 const opener = "#!/bin/sh\necho \"$@\" > \"$0.args\"\ncat \"$1\" > \"$0.page\"\n"
 
-// The browser is started with a file, whose name says nothing, and the file is gone once
-// somebody is in.
+// The browser is started with a file whose name reveals nothing. The file is removed after the
+// login.
 //
-// Not parallel: it sets PATH of the process, where the browser is searched.
+// Not parallel: it sets PATH of the process, in which the browser is searched.
 func TestOpensABrowser(t *testing.T) {
 	dir := t.TempDir()
 	fake := filepath.Join(dir, "xdg-open")
@@ -33,7 +33,7 @@ func TestOpensABrowser(t *testing.T) {
 	if strings.Contains(args, "T0KEN") || !strings.HasPrefix(args, filepath.Join(dir, "run", "palyra")) {
 		t.Errorf("the browser was started with %q", args)
 	}
-	if !strings.Contains(page, clitest.ConsoleLink) { // the control: the link was there
+	if !strings.Contains(page, clitest.ConsoleLink) { // control: the page has the link
 		t.Errorf("the page is %q", page)
 	}
 	if _, err := os.Stat(args); !os.IsNotExist(err) {

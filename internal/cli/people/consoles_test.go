@@ -8,7 +8,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestGoldenConsoles compares every listing and page in every format.
+// TestGoldenConsoles compares the output of every listing and page in every format.
 func TestGoldenConsoles(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{

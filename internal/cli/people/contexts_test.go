@@ -11,14 +11,13 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestGoldenContexts compares the listing in every format; what it lists is at no place of
-// this machine.
+// TestGoldenContexts compares the listing in every format; it contains no path of this machine.
 func TestGoldenContexts(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{"context_list": {"context", "list"}, "context_use": {"context", "use", "local"}})
 }
 
-// contextWorld is one whose bundle has a name and is not named otherwise.
+// contextWorld returns a world whose bundle is configured only by the context work.
 func contextWorld(t *testing.T) *clitest.World {
 	t.Helper()
 	w := clitest.NewWorld(t)
@@ -27,8 +26,8 @@ func contextWorld(t *testing.T) *clitest.World {
 	return w
 }
 
-// TestContextIsUsed: a context that is in use, or named for one command, is where
-// commands go; what is named more closely comes first.
+// TestContextIsUsed: commands use the context in use, unless a flag or a variable names another
+// context, bundle or address.
 func TestContextIsUsed(t *testing.T) {
 	t.Parallel()
 	w := contextWorld(t)
@@ -66,8 +65,8 @@ func TestContextIsUsed(t *testing.T) {
 	}
 }
 
-// TestContextComesBeforeTheFile: palyra.toml may name another gateway, whose address
-// is not that of the context.
+// TestContextComesBeforeTheFile: a context has precedence over the address and the credentials
+// in palyra.toml.
 func TestContextComesBeforeTheFile(t *testing.T) {
 	t.Parallel()
 	w := contextWorld(t)
@@ -114,7 +113,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// other is another bundle of the gateway.
+// other returns another bundle of the gateway.
 func other(t *testing.T, w *clitest.World) string {
 	t.Helper()
 	was := w.Bundle

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/vault/keyring/keyringtest"
 )
 
-// at is a person at a terminal who types these passphrases, unseen.
+// at returns the streams of a user at a terminal who types these passphrases without echo.
 func at(phrases ...string) printer.Streams {
 	return printer.Streams{InTerminal: true, ErrTerminal: true, ReadHidden: func(context.Context) (string, error) {
 		if len(phrases) == 0 {
@@ -30,7 +30,7 @@ func at(phrases ...string) printer.Streams {
 	}}
 }
 
-// isFile reports whether any file of the bundle has a private key.
+// isFile reports whether a file of the bundle contains a private key.
 func isFile(t *testing.T, w *clitest.World) bool {
 	t.Helper()
 	for _, f := range must.Get(os.ReadDir(w.Bundle))(t) {
@@ -41,8 +41,8 @@ func isFile(t *testing.T, w *clitest.World) bool {
 	return false
 }
 
-// TestRenewal: the certificate of a key that is kept elsewhere is renewed, for the same
-// key, and the key stays where it is.
+// TestRenewal: the certificate of a key that is stored elsewhere is renewed for the same key,
+// which stays in its place.
 func TestRenewal(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -57,7 +57,7 @@ func TestRenewal(t *testing.T) {
 	}
 	w.Want(w.With(at("correct horse"), "status"), 0)
 
-	// Another key would be a file: it is not made.
+	// A rotation is refused, because the new key would be a file.
 	r := w.With(at("correct horse"), "devices", "rotate", "--self")
 	if r.Code == 0 || !strings.Contains(r.Err, "palyra key protect --undo") || isFile(t, w) {
 		t.Errorf("rotating a key that is kept elsewhere: exit %d, %s", r.Code, r.Err)
@@ -67,8 +67,8 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
-// TestPassphrase: the key goes under a passphrase only when it is typed twice, then
-// every command takes it, and it comes back.
+// TestPassphrase: a key is protected only if the passphrase is typed twice. Every command then
+// requires the passphrase, and the protection can be removed.
 func TestPassphrase(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -101,8 +101,8 @@ func TestPassphrase(t *testing.T) {
 	w.Want(w.Run("status"), 0)
 }
 
-// TestKeyring does the same with a real keyring; where there is none, or it lost the
-// key, nothing is lost that was there and the error says what to do.
+// TestKeyring: a key can be moved to a real keyring and back. Without a keyring the key stays
+// in its file, and in a session whose keyring lacks the key the error has the remedy.
 func TestKeyring(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -118,7 +118,7 @@ func TestKeyring(t *testing.T) {
 	}
 	w.Want(w.Run("status"), 0)
 	session := w.Env["DBUS_SESSION_BUS_ADDRESS"]
-	w.Env["DBUS_SESSION_BUS_ADDRESS"] = keyringtest.New(t) // of another session
+	w.Env["DBUS_SESSION_BUS_ADDRESS"] = keyringtest.New(t) // the bus of another session
 	if r := w.Run("status"); r.Code == 0 || !strings.Contains(r.Err, "does not have the key") || !strings.Contains(r.Err, "palyrad operator bundle") {
 		t.Errorf("in another session: %s", r.Err)
 	}

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// loginWorld is one whose machine has no credential and knows no gateway.
+// loginWorld returns a world whose machine has no credential and no configured gateway.
 func loginWorld(t *testing.T) *clitest.World {
 	t.Helper()
 	w := clitest.NewWorld(t)
@@ -33,8 +33,8 @@ func fingerprint(w *clitest.World) string { return canonical.Digest(w.CA.Cert.Ra
 
 var page = regexp.MustCompile(`(?m)^  (https://id\.test/authorize\?\S+)$`)
 
-// browser reads the page from what the command says, and comes back to it as visit
-// says.
+// browser finds the URL of the login page in the command's output, and visits its redirect URL
+// with visit.
 type browser struct {
 	t     *testing.T
 	text  strings.Builder
@@ -64,7 +64,7 @@ func get(t *testing.T, address, host string) (int, string) {
 	return res.StatusCode, string(body)
 }
 
-// comesBack is a browser whose person logs in.
+// comesBack returns a browser whose user logs in.
 func comesBack(t *testing.T) *browser {
 	return &browser{t: t, visit: func(redirect string) {
 		get(t, redirect+"?"+url.Values{"state": {clitest.LoginState}, "code": {clitest.LoginCode}}.Encode(), "")
@@ -84,7 +84,7 @@ func TestLogin(t *testing.T) {
 	if w.Gateway.Renewals != 0 {
 		t.Error("the session was renewed")
 	}
-	// Again, by the context in use: another key, no question.
+	// A second login uses the context in use: it creates another key, without a prompt.
 	r := w.With(printer.Streams{Err: comesBack(t)}, "login")
 	w.Want(r, 0)
 	if after := must.Get(identity.ReadBundle(dir))(t); reflect.DeepEqual(after.Key.Public(), b.Key.Public()) || strings.Contains(r.Err, "fingerprint") {
@@ -113,7 +113,7 @@ func TestLoginOnAnotherDevice(t *testing.T) {
 	}
 }
 
-// A gateway is trusted by its fingerprint or by a person, never by itself.
+// A gateway is trusted by its fingerprint or by the user's answer, never by its own statement.
 func TestTrust(t *testing.T) {
 	t.Parallel()
 	w := loginWorld(t)
@@ -147,12 +147,12 @@ func TestTrust(t *testing.T) {
 	}
 }
 
-// What is in the middle has another CA: whatever it says of the gateway's, its own
-// certificate does not lead there.
+// A man in the middle has another CA. It can send the gateway's CA, but its certificate is not
+// issued by that CA.
 func TestManInTheMiddle(t *testing.T) {
 	t.Parallel()
 	w, middle := loginWorld(t), clitest.NewWorld(t)
-	middle.CA = w.CA // it tells of the gateway's CA, and cannot sign with it
+	middle.CA = w.CA // it sends the gateway's CA, but has no certificate of that CA
 	r := w.Run("login", middle.Address, "--ca-fingerprint", fingerprint(w))
 	w.Want(r, 6)
 	if strings.Contains(r.Err, "id.test") {
@@ -160,7 +160,7 @@ func TestManInTheMiddle(t *testing.T) {
 	}
 }
 
-// The listener hears the provider's answer alone.
+// The listener accepts only the provider's response.
 func TestListener(t *testing.T) {
 	t.Parallel()
 	w := loginWorld(t)
@@ -224,7 +224,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A session that ended says so, and logging out of one whose gateway is away works.
+// A command reports an ended session, and a logout works without the gateway.
 func TestEndedSession(t *testing.T) {
 	t.Parallel()
 	w := loginWorld(t)

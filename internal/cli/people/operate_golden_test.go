@@ -6,7 +6,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestGoldenOperate compares every listing and page in every format.
+// TestGoldenOperate compares the output of every listing and page in every format.
 func TestGoldenOperate(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{

@@ -8,7 +8,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// TestIrreversibleOperations needs --yes without a terminal, and a y in one.
+// TestIrreversibleOperations: an irreversible operation requires --yes without a terminal, and
+// the answer y on one.
 func TestIrreversibleOperations(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"devices", "revoke", "01DEVICE000000000000000000"}, {"members", "remove", "claude"}} {
@@ -39,8 +40,8 @@ func TestIrreversibleOperations(t *testing.T) {
 	}
 }
 
-// A revocation that takes somebody's power away names the loss and asks once more,
-// also with --yes.
+// A revocation that takes a permission from a member names the loss and requires a second
+// confirmation, also with --yes.
 func TestLossIsNamedFirst(t *testing.T) {
 	t.Parallel()
 	const loss = "user:eve can then answer no approval any more"
@@ -69,8 +70,8 @@ func TestLossIsNamedFirst(t *testing.T) {
 	}
 }
 
-// A change of a member that takes somebody's power away names the loss and asks;
-// without a terminal it takes --yes.
+// A change of a member that causes a loss names the loss and requires a confirmation; without a
+// terminal it requires --yes.
 func TestLossOfMembersIsNamedFirst(t *testing.T) {
 	t.Parallel()
 	const loss = "user:ada can then answer no approval any more"
@@ -119,7 +120,7 @@ func TestMembersMistakes(t *testing.T) {
 	}
 }
 
-// A gateway whose sandboxes fail is not ready, and says why.
+// The status of a gateway whose sandboxes fail is degraded, with the reason.
 func TestDegraded(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -142,7 +143,7 @@ func TestConfigMistakes(t *testing.T) {
 	if !strings.Contains(r.Err, "palyra config check") || strings.Count(r.Err, "\n") != 1 {
 		t.Error(r.Err)
 	}
-	// What the file says of the client holds.
+	// The client's settings in the file apply, also if other settings in it are invalid.
 	w.Config("max_cals_per_run = 7\n[client]\naddress = \"" + clitest.ClosedAddress + "\"\n")
 	w.Want(w.Run("status"), 6)
 	w.Config("[client]\nadress = \"127.0.0.1:1\"\n")

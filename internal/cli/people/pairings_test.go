@@ -20,7 +20,7 @@ import (
 	"palyra/internal/identity/pairing"
 )
 
-// TestGoldenPairings compares every listing and page in every format.
+// TestGoldenPairings compares the output of every listing and page in every format.
 func TestGoldenPairings(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{
@@ -69,7 +69,8 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// TestQRCode: the picture is there, and the link says what `palyra pair` needs.
+// TestQRCode: the QR code is printed, and the link contains everything that `palyra pair`
+// needs.
 func TestQRCode(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -88,7 +89,7 @@ func TestQRCode(t *testing.T) {
 	}
 }
 
-// machine is another machine, without a credential.
+// machine returns a world whose machine has no credential, and its pairing host.
 func machine(t *testing.T) (*clitest.World, *clitest.Pairings) {
 	t.Helper()
 	w := clitest.NewWorld(t)
@@ -115,8 +116,8 @@ func left(t *testing.T, w *clitest.World) []string {
 	return files
 }
 
-// TestPair: the machine shows the digits that people are shown, gets its certificate,
-// and the next command uses it.
+// TestPair: the machine prints the comparison code that the approvers see, and gets its
+// certificate. The next command uses it.
 func TestPair(t *testing.T) {
 	t.Parallel()
 	w, p := machine(t)
@@ -139,7 +140,7 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// TestPairByLink: nothing is typed, and in JSON.
+// TestPairByLink: a link requires no typed PIN, and the command can print JSON.
 func TestPairByLink(t *testing.T) {
 	t.Parallel()
 	w, p := machine(t)
@@ -161,7 +162,7 @@ func TestPairByLink(t *testing.T) {
 	}
 }
 
-// TestPairRefused: every refusal says what to do, and leaves nothing behind.
+// TestPairRefused: every refusal has its remedy and leaves no files.
 func TestPairRefused(t *testing.T) {
 	t.Parallel()
 	w, p := machine(t)
@@ -201,8 +202,8 @@ func TestPairRefused(t *testing.T) {
 	}
 }
 
-// TestPairResumes: an interrupted pairing resumes with the same key, whether the answer arrived in
-// the meantime or was lost.
+// TestPairResumes: an interrupted pairing resumes with the same key, whether the answer arrived
+// meanwhile or was lost.
 func TestPairResumes(t *testing.T) {
 	t.Parallel()
 	w, p := machine(t)
@@ -221,7 +222,8 @@ func TestPairResumes(t *testing.T) {
 	}
 	dir := filepath.Join(w.Env["XDG_CONFIG_HOME"], "palyra", "gateways", "work")
 	key := must.Get(os.ReadFile(filepath.Join(dir, "key.pem")))(t)
-	// killed leaves what a machine has that was killed before it wrote its certificate.
+	// killed removes the files that a machine lacks if it was killed before it wrote its
+	// certificate.
 	killed := func() {
 		for _, name := range []string{"cert.pem", "key.pem"} {
 			must.Do(t, os.Remove(filepath.Join(dir, name)))
@@ -233,7 +235,7 @@ func TestPairResumes(t *testing.T) {
 	w.Want(r, 0)
 	w.Want(w.Run("status"), 0)
 
-	// The certificate was given, and the machine was killed before it wrote it.
+	// The certificate was issued, but the machine was killed before it wrote the certificate.
 	killed()
 	w.Want(w.Run("context", "remove", "work"), 0)
 	w.Want(w.Run("pair", w.Address, "--name", "work"), 0)
@@ -245,7 +247,7 @@ func TestPairResumes(t *testing.T) {
 		t.Error("the bundle's parts do not belong together")
 	}
 
-	// The gateway knows nothing of it any more.
+	// The gateway no longer has the pairing.
 	killed()
 	w.Want(w.Run("context", "remove", "work"), 0)
 	w.Pairings()
@@ -258,7 +260,7 @@ func TestPairResumes(t *testing.T) {
 	}
 }
 
-// until calls a function when something is written.
+// until calls a function once a text is written.
 type until struct {
 	what string
 	then func()

@@ -14,8 +14,9 @@ import (
 	"palyra/internal/identity"
 )
 
-// A member that waits for a second person leaves the key, which the same command completes
-// later; a member that is refused leaves nothing, and a key of before is kept.
+// A new member whose addition waits for a second person has its key stored, and the same
+// command completes the addition later. A refused addition leaves no key, and a previous key is
+// kept.
 func TestPendingMemberKeepsItsKey(t *testing.T) {
 	t.Parallel()
 	pending := clitest.GatewayError(connect.CodeFailedPrecondition, reason.ChangePending, "the change waits", map[string]string{"approval_id": clitest.ApprovalID})

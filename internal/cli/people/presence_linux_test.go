@@ -13,7 +13,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// presenceFiles are the presence files of the bundle that hold anything.
+// presenceFiles returns the names of the bundle's presence files.
 func presenceFiles(t *testing.T, w *clitest.World) (names []string) {
 	t.Helper()
 	for _, path := range must.Get(filepath.Glob(filepath.Join(w.Bundle, "presence.*")))(t) {
@@ -22,8 +22,8 @@ func presenceFiles(t *testing.T, w *clitest.World) (names []string) {
 	return names
 }
 
-// TestPresenceKey: a presence key is made under a passphrase that is typed twice, each
-// vote with --present takes it, and another key in its place takes it, too.
+// TestPresenceKey: a presence key is created with a passphrase that is typed twice. Each vote
+// with --present, and each replacement of the key, requires the passphrase.
 func TestPresenceKey(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -66,8 +66,8 @@ func TestPresenceKey(t *testing.T) {
 	w.Want(w.With(at("staple battery"), vote...), 0)
 }
 
-// Whoever is interrupted after the gateway had the new key has it in the file beside,
-// and it is the one from then on.
+// An interruption after the registration leaves the new key in presence.next, and the next
+// command uses that key.
 func TestPresenceKeyAfterAnInterruption(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -80,8 +80,8 @@ func TestPresenceKeyAfterAnInterruption(t *testing.T) {
 	}
 }
 
-// A bundle without the key that the gateway knows says how another is made, and so does
-// one of a gateway that knows none.
+// If the bundle lacks the key that the gateway has, or neither has one, the error has the
+// command that creates a key.
 func TestPresenceKeyIsNotThere(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -108,7 +108,7 @@ func TestPresenceKeyIsNotThere(t *testing.T) {
 	}
 }
 
-// What confirms a key is the word of somebody who is there.
+// The confirmation of a key requires a presence proof.
 func TestConfirmPresenceKey(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestGoldenReviews compares every listing and page in every format.
+// TestGoldenReviews compares the output of every listing and page in every format.
 func TestGoldenReviews(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{

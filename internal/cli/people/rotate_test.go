@@ -13,7 +13,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// TestRotate: a new key for the bundle's own device, now and for no other.
+// TestRotate: only the bundle's own device gets a new key.
 func TestRotate(t *testing.T) {
 	t.Parallel()
 	const own = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
@@ -33,7 +33,7 @@ func TestRotate(t *testing.T) {
 		t.Errorf("the key is the same after %d renewals", w.Gateway.Renewals)
 	}
 	w.Want(w.Run("status"), 0)
-	// Another file in place of the directory's lock: nothing is asked of the gateway.
+	// Without the lock of the directory, no request is sent to the gateway.
 	must.Do(t, os.RemoveAll(filepath.Join(w.Bundle, ".lock")))
 	must.Do(t, os.Mkdir(filepath.Join(w.Bundle, ".lock"), 0o700))
 	if r := w.Run("devices", "rotate", "--self"); r.Code == 0 || w.Gateway.Renewals != 1 {

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// TestGoldenTokens compares every listing and page in every format.
+// TestGoldenTokens compares the output of every listing and page in every format.
 func TestGoldenTokens(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{
@@ -54,8 +54,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// TestCreateBundle: with --out the text goes into a bundle that only its user may
-// read, and nowhere else; where it cannot, there is no token.
+// TestCreateBundle: with --out the token is written only to a bundle that other users cannot
+// read. If the bundle cannot be written, no token is created.
 func TestCreateBundle(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

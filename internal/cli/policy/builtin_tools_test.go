@@ -14,8 +14,8 @@ import (
 	"palyra/internal/exec/builtin"
 )
 
-// TestBuiltinToolsAreCurrent holds the embedded definitions against the tools;
-// -update writes them.
+// TestBuiltinToolsAreCurrent compares the embedded definitions with the tools; -update writes
+// them.
 func TestBuiltinToolsAreCurrent(t *testing.T) {
 	t.Parallel()
 	var list []tool.Descriptor

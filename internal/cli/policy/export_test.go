@@ -1,4 +1,4 @@
 package policy
 
-// What the tests from outside look into.
+// BuiltinToolsJSON exports builtinToolsJSON for tests.
 var BuiltinToolsJSON = builtinToolsJSON

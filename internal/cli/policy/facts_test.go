@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestFactTypes: every fact that the CLI takes is one that policy takes.
+// TestFactTypes: every fact that the CLI accepts is a fact of policy.
 func TestFactTypes(t *testing.T) {
 	t.Parallel()
 	values := map[ask.JSONType]string{"string": "x", "boolean": "true", "integer": "3", "array": "x"}

@@ -21,7 +21,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// lastAsked is the last request of a policy tool.
+// lastAsked returns the last request of a policy method.
 func lastAsked(w *clitest.World) proto.Message {
 	w.T.Helper()
 	w.Gateway.Mu.Lock()
@@ -32,8 +32,8 @@ func lastAsked(w *clitest.World) proto.Message {
 	return w.Gateway.PolicyAsked[len(w.Gateway.PolicyAsked)-1]
 }
 
-// TestExplanationFits: 80 columns are enough, whatever the texts, and colours
-// say nothing that words do not.
+// TestExplanationFits: an explanation fits 80 columns for any text, and has the same words
+// without colors.
 func TestExplanationFits(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -62,8 +62,8 @@ func TestExplanationFits(t *testing.T) {
 	}
 }
 
-// TestDescribedCall: the call is described as `palyra call` reads its input,
-// with facts and votes.
+// TestDescribedCall: `policy explain` reads a call's input like `palyra call`, and adds facts
+// and votes.
 func TestDescribedCall(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -136,7 +136,7 @@ func TestDescribedCallUsage(t *testing.T) {
 	}
 }
 
-// TestPolicyTestExit: failures and too little coverage end with 1.
+// TestPolicyTestExit: failures and insufficient coverage exit with 1.
 func TestPolicyTestExit(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -152,8 +152,8 @@ func TestPolicyTestExit(t *testing.T) {
 	}
 }
 
-// TestPolicyTestOffline: every profile can be written, passes its tests without
-// a gateway, and is covered by them; what is broken fails.
+// TestPolicyTestOffline: every profile can be written, passes its tests without a gateway, and
+// is covered by them. A broken policy fails.
 func TestPolicyTestOffline(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -199,7 +199,7 @@ func writeFile(t *testing.T, path, text string) {
 	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// TestPolicyInitOverwritesNothing unless it is told twice.
+// TestPolicyInitOverwritesNothing: existing files are overwritten only with --force and --yes.
 func TestPolicyInitOverwritesNothing(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -225,8 +225,8 @@ func TestPolicyInitOverwritesNothing(t *testing.T) {
 	}
 }
 
-// TestActivateReportsADifferentSet: the files are the requested ones, but the set around them has
-// changed.
+// TestActivateReportsADifferentSet: the command reports that the files are the requested ones,
+// but the rest of the set has changed.
 func TestActivateReportsADifferentSet(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -238,8 +238,9 @@ func TestActivateReportsADifferentSet(t *testing.T) {
 	}
 }
 
-// TestPolicyInitWhereItIsRead: without a directory the files go to the place that
-// palyrad reads, beside palyra.toml, and it says whether they are in force.
+// TestPolicyInitWhereItIsRead: without a directory argument, the files are written to the
+// directory that palyrad reads, next to palyra.toml. The command prints whether they are in
+// force.
 func TestPolicyInitWhereItIsRead(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -261,7 +262,7 @@ func TestPolicyInitWhereItIsRead(t *testing.T) {
 	if w.Want(r, 0); !strings.Contains(strings.Join(strings.Fields(r.Out), ""), "from"+dir+"(1file)") {
 		t.Errorf("reload says\n%s", r.Out)
 	}
-	// An activation is left alone, and said.
+	// An activation is not changed, and is reported.
 	w.Gateway.Activated, w.Gateway.Own = true, w.Gateway.Own[:0]
 	r = w.Run("policy", "init", "--profile", "laptop", "--force", "--yes", "-o", "json")
 	if w.Want(r, 0); !strings.Contains(r.Out, `"in_force": false`) || !strings.Contains(r.Out, "an activated version is in force") {
@@ -270,7 +271,7 @@ func TestPolicyInitWhereItIsRead(t *testing.T) {
 	if r := w.Run("policy", "check"); !strings.Contains(r.Err, "not in force at the gateway") || !strings.Contains(r.Err, "activated") {
 		t.Errorf("check says %q", r.Err)
 	}
-	// Without a gateway nothing is in force, and the place is the same.
+	// Without a gateway no policy is in force, and the directory is the same.
 	must.Do(t, os.RemoveAll(dir))
 	w.Server.Close()
 	r = w.Run("policy", "init", "--profile", "laptop")
@@ -282,8 +283,8 @@ func TestPolicyInitWhereItIsRead(t *testing.T) {
 	}
 }
 
-// TestPolicyInitOutsideOfWorkspaces: what an agent may write does not decide
-// what it is allowed.
+// TestPolicyInitOutsideOfWorkspaces: policies cannot be written to a workspace, where an agent
+// could change them.
 func TestPolicyInitOutsideOfWorkspaces(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -300,8 +301,8 @@ func TestPolicyInitOutsideOfWorkspaces(t *testing.T) {
 	w.Want(w.Run("policy", "init", "--profile", "laptop", filepath.Join(w.Home, "policies")), 0)
 }
 
-// TestPolicyTestOfInvalidFiles fails and names the file, with tests beside it
-// and without.
+// TestPolicyTestOfInvalidFiles: an invalid policy file fails the tests and is named, with and
+// without test files next to it.
 func TestPolicyTestOfInvalidFiles(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -331,8 +332,8 @@ func TestPolicyCheckOfTheConfiguration(t *testing.T) {
 	}
 }
 
-// TestCheckReadsTests: what is wrong in the test files beside policies is an error of the check. The
-// control is a test file that can be read.
+// TestCheckReadsTests: faults in the test files next to policies are errors of the check.
+// Control: a valid test file.
 func TestCheckReadsTests(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -357,8 +358,8 @@ func TestCheckReadsTests(t *testing.T) {
 	}
 }
 
-// TestInitPending: policies that take a second person are written, and the command prints the
-// approval and ends with the code of a pending change.
+// TestInitPending: policies that require a second person are written. The command prints the
+// approval and exits with the code of a pending change.
 func TestInitPending(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

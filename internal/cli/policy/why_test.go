@@ -8,7 +8,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestWhy: any id of a call leads to the explanation of that call.
+// TestWhy: any id of a call finds its explanation.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	const decision = "01DEC1S10N0000000000000000"

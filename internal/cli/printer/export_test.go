@@ -1,4 +1,4 @@
 package printer
 
-// Table is table for the tests from outside.
+// Table exports table for tests.
 func (a *Printer) Table(l Listing, records []Record) string { return a.table(l, records) }

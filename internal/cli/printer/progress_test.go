@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/progress"
 )
 
-// screen is what a terminal shows of one line in the end, and the longest line that
-// was written.
+// screen returns the final content of a line of a terminal, and the length of the longest line
+// that was written.
 func screen(written string, cells int) (shown string, longest int) {
 	line := make([]rune, 0, cells)
 	at := 0
@@ -31,7 +31,7 @@ func screen(written string, cells int) (shown string, longest int) {
 	return strings.TrimRight(string(line), " "), longest
 }
 
-// watch is the progress of a work that counts 100 things each second.
+// watch returns the output of the progress of a task that counts 100 items each second.
 func watch(t *testing.T, s printer.Streams, output string, takes time.Duration, total int64) (during, after string) {
 	t.Helper()
 	var said bytes.Buffer
@@ -56,8 +56,8 @@ func watch(t *testing.T, s printer.Streams, output string, takes time.Duration, 
 	return during, after
 }
 
-// TestProgress: a person sees a count after two seconds and an empty line in the
-// end; nobody else sees anything.
+// TestProgress: on a terminal a count is displayed after two seconds, and the line is cleared
+// at the end. Without one no progress is displayed.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	person := printer.Streams{ErrTerminal: true, Width: 80}

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// TestStreamedTableFits: rows that are printed as they come are no wider than
-// the terminal, and stand below each other.
+// TestStreamedTableFits: rows that are printed one by one are no wider than the terminal, and
+// their columns are aligned.
 func TestStreamedTableFits(t *testing.T) {
 	t.Parallel()
 	listing := printer.Listing{Kind: "Thing", Columns: []string{"ID", "TOOL", "EVENT", "ACTOR", "SUMMARY"}, Drop: []string{"ACTOR"}}

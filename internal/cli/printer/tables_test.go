@@ -9,7 +9,7 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// TestNarrowTables: ids and times are whole on any terminal.
+// TestNarrowTables: ids and times are not truncated on any terminal.
 func TestNarrowTables(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -38,7 +38,7 @@ func TestNarrowTables(t *testing.T) {
 	}
 }
 
-// TestTerminalTable: a table fits the terminal, except wide.
+// TestTerminalTable: a table fits the terminal, unless the format is wide.
 func TestTerminalTable(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -60,7 +60,7 @@ func TestTerminalTable(t *testing.T) {
 	}
 }
 
-// TestColours: only on a terminal, and only if nothing speaks against them.
+// TestColours: colors are used only on a terminal, and only if no setting disables them.
 func TestColours(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -93,7 +93,7 @@ func TestColours(t *testing.T) {
 	}
 }
 
-// TestTimesAndIDsStayWhole: at 80 columns no list cuts a time or an id, and none is wider.
+// TestTimesAndIDsStayWhole: at 80 columns, no list truncates a time or an id, or is wider.
 func TestTimesAndIDsStayWhole(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

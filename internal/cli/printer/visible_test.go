@@ -40,12 +40,11 @@ func TestVisible(t *testing.T) {
 	}
 }
 
-// The gateway and the CLI write what a screen would hide in one form, and
-// what the gateway wrote is not written again.
+// TestOneFormOfTheInvisible: the gateway and the CLI escape invisible characters in the same
+// form, and escaping twice changes nothing.
 func TestOneFormOfTheInvisible(t *testing.T) {
 	t.Parallel()
-	// Characters are written one by one, so that a block of them shows whether
-	// a closer look is needed.
+	// Each character is escaped separately, so that a whole block can be checked first.
 	const block = 1 << 8
 	for first := rune(0); first <= unicode.MaxRune; first += block {
 		var all strings.Builder
@@ -91,7 +90,8 @@ func FuzzVisible(f *testing.F) {
 	})
 }
 
-// TestVisibleJSONOfLookalikes: letters of other scripts are escaped in mixed words only.
+// TestVisibleJSONOfLookalikes: letters of other scripts are escaped only in words of mixed
+// scripts.
 func TestVisibleJSONOfLookalikes(t *testing.T) {
 	t.Parallel()
 	in := "{\"mixed\":\"\u0430gent\",\"one\":\"\u0441\u043e\u0440\"}"
@@ -120,8 +120,8 @@ func FuzzVisibleJSON(f *testing.F) {
 	})
 }
 
-// FuzzTable: whatever is in a cell, a table has one line per record and
-// nothing that a terminal acts on.
+// FuzzTable: for any content of its cells, a table has one line per record and no control
+// characters.
 func FuzzTable(f *testing.F) {
 	f.Add("a", clitest.Hostile, 40)
 	f.Add("日本語日本語日本語日本語", "\x1b[31m", 20)

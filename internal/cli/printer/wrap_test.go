@@ -12,8 +12,8 @@ import (
 	"palyra/internal/cli/printer"
 )
 
-// FuzzWrap: wrapped text has the words of the text in order, whatever the
-// pieces it comes in, and no line is longer than the terminal unless a word is.
+// FuzzWrap: wrapped text has the words of the text in order, regardless of its pieces. No line
+// is longer than the terminal, unless a word is.
 func FuzzWrap(f *testing.F) {
 	f.Add("the quick brown fox\n  jumps over", 3, 10)
 	f.Add("x\t\ty", 1, 4)
@@ -59,8 +59,8 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// TestHanging: nothing of a text is lost, no line is too long, and all but the first
-// are indented.
+// TestHanging: the whole text is kept, no line is too long, and all lines but the first are
+// indented.
 func TestHanging(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "git status", strings.Repeat("x", 80), strings.Repeat("x", 81), strings.Repeat(" ", 300) + "a", strings.Repeat("漢 ", 120), "a\nb\x1b[2J" + strings.Repeat("\t", 90)} {

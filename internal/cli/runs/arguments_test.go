@@ -14,7 +14,7 @@ import (
 
 func TestArgumentsFit(t *testing.T) {
 	t.Parallel()
-	// One line fits, whatever a model writes, and quickly.
+	// A call's line fits the terminal for any arguments, and is computed quickly.
 	long := must.Get(json.Marshal(map[string]string{"content": strings.Repeat("x", 1<<20)}))(t)
 	calls := newRunCalls(&app{client.NewApp(printer.Streams{ErrTerminal: true, Width: 60, Getenv: func(string) string { return "1" }})})
 	c := calls.add("fs.write", long)

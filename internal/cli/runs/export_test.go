@@ -1,6 +1,6 @@
 package runs
 
-// What the tests from outside look into.
+// MaxText, MessageQuestion and RunTries export constants for tests.
 const MaxText = maxText
 const MessageQuestion = messageQuestion
 const RunTries = runTries

@@ -6,7 +6,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestGolden compares every listing and page in every format.
+// TestGolden compares the output of every listing and page in every format.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{

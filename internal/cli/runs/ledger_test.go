@@ -9,7 +9,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// TestRunsShowConnections: the timeline of a run says what its calls reached.
+// TestRunsShowConnections: the timeline of a run has the connections of its calls.
 func TestRunsShowConnections(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// withoutNotes drops what is said of lost connections.
+// withoutNotes removes the notes about lost connections.
 func withoutNotes(text string) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
@@ -25,9 +25,8 @@ func withoutNotes(text string) string {
 	return out.String()
 }
 
-// TestRunResumes breaks the connection after every event, in every form of the
-// output: nothing is missing, and nothing is there twice. The control is the
-// run without a break.
+// TestRunResumes breaks the connection after every event, in every output format. Each event is
+// printed exactly once. Control: the run without a break.
 func TestRunResumes(t *testing.T) {
 	t.Parallel()
 	forms := map[string]struct {
@@ -51,7 +50,7 @@ func TestRunResumes(t *testing.T) {
 		whole, _ := play()
 		same := func(r clitest.Result, cuts []int) {
 			out, told := r.Out, withoutNotes(r.Err)
-			if form.s.ErrTerminal { // the note ends a line of text that was begun
+			if form.s.ErrTerminal { // the note ends an unfinished line of text
 				out = strings.ReplaceAll(strings.ReplaceAll(out, "file\nand", "file and"), "greets;\ntwo", "greets; two")
 			}
 			if out != whole.Out || told != whole.Err {
@@ -87,8 +86,8 @@ func TestRunResumes(t *testing.T) {
 	}
 }
 
-// TestRunStartIsLost: a connection that breaks before the gateway has said
-// anything is tried again, with the same key: there is one run.
+// TestRunStartIsLost: a start whose connection breaks before the first response is retried with
+// the same key, so that there is one run.
 func TestRunStartIsLost(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"run", "x"}, {"run", "x", "-o", "ndjson"}, {"run", "x", "--detach"}} {
@@ -107,8 +106,8 @@ func TestRunStartIsLost(t *testing.T) {
 	}
 }
 
-// TestRunWithoutAGateway: where no connection can be made, and where the
-// gateway refuses the certificate, nothing is tried again.
+// TestRunWithoutAGateway: a failed connection attempt, or a refused certificate, is not
+// retried.
 func TestRunWithoutAGateway(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"run", "x"}, {"run", "x", "--detach"}, {"runs", "watch", clitest.RunID}} {
@@ -126,8 +125,7 @@ func TestRunWithoutAGateway(t *testing.T) {
 	}
 }
 
-// TestRunEventsTwice: a gateway that sends events again does not make them show
-// twice.
+// TestRunEventsTwice: events that the gateway sends again are printed once.
 func TestRunEventsTwice(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -163,8 +161,8 @@ func TestRunReconnectGivesUp(t *testing.T) {
 	}
 }
 
-// TestRunStartGivesUp: where nothing is known of the run, the command says that
-// there may be one.
+// TestRunStartGivesUp: if the start's outcome is unknown, the command prints that the run may
+// have been started.
 func TestRunStartGivesUp(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"run", "x"}, {"run", "x", "--detach"}} {
@@ -178,13 +176,13 @@ func TestRunStartGivesUp(t *testing.T) {
 	}
 }
 
-// TestRunVoteAcrossALoss: an answer that was given while the connection was
-// away reaches the gateway once it is back.
+// TestRunVoteAcrossALoss: a vote that was typed while the connection was lost is sent after the
+// reconnect.
 func TestRunVoteAcrossALoss(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Gateway.Runs.Script = asking
-	w.Gateway.Runs.Cut = func(sent int) bool { return sent == 7 } // after the question
+	w.Gateway.Runs.Cut = func(sent int) bool { return sent == 7 } // after the approval request
 	watch := clitest.NewWatcher("answer>")
 	s, keyboard := terminal(t, watch)
 	go func() { <-watch.Seen; _, _ = keyboard.Write([]byte("o\n")) }()

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestRunInTheCurrentDirectory: a run is in the workspace that holds the current
-// directory, in the one that is named, or in the gateway's first.
+// TestRunInTheCurrentDirectory: a run uses the named workspace, or else the workspace of the
+// current directory, or else the gateway's first.
 //
 // Not parallel: it changes the current directory of the process.
 func TestRunInTheCurrentDirectory(t *testing.T) {

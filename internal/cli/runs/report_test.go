@@ -19,10 +19,10 @@ import (
 	"palyra/internal/core/must"
 )
 
-// evil is text that a model may write into every field that it can fill.
+// evil is text with markup for every field that a model can set.
 const evil = "</pre></td></title></style><script>fetch('http://evil.test')</script><img src=x onerror=alert(1)><a href=javascript:1>x</a><!--\u202eelbisivni\u200b\x1b[2J {{.Style}}"
 
-// reported is a world with a run whose every text is hostile.
+// reported returns a world with a run whose texts are all hostile.
 func reported(t *testing.T, tamper, elsewhere bool) *clitest.World {
 	t.Helper()
 	w := clitest.NewWorld(t)
@@ -66,7 +66,7 @@ func holdsText(t *testing.T, j *clitest.Journal, seq int64, text string) bool {
 	return strings.Contains(string(must.Get(j.Log.Prove(t.Context(), seq))(t).Event.Payload), text)
 }
 
-// A gateway that names another event for an attestation is found out.
+// A gateway that returns another event for an attestation is detected.
 func TestReportOfAnotherEvent(t *testing.T) {
 	t.Parallel()
 	w := reported(t, false, true)
@@ -76,7 +76,7 @@ func TestReportOfAnotherEvent(t *testing.T) {
 	}
 }
 
-// dangers are what a page has that runs, fetches or hides something.
+// dangers returns the elements and attributes of a page that run, fetch or hide something.
 func dangers(t *testing.T, page string) (list []string) {
 	t.Helper()
 	for n := range must.Get(html.Parse(strings.NewReader(page)))(t).Descendants() {
@@ -113,8 +113,7 @@ func elements(t *testing.T, page, name string) (list []*html.Node) {
 	return list
 }
 
-// Nothing that a model wrote becomes part of the page. The control puts the same text
-// into a page as it is.
+// Text of a model never becomes markup of the page. Control: the same text without escaping.
 func TestReportIsInert(t *testing.T) {
 	t.Parallel()
 	w := reported(t, false, false)
@@ -133,7 +132,7 @@ func TestReportIsInert(t *testing.T) {
 	}
 }
 
-// The page's own rule lets only its own style in.
+// The page's content security policy permits only its own style.
 func TestReportHasItsOwnPolicy(t *testing.T) {
 	t.Parallel()
 	w := reported(t, false, false)
@@ -191,7 +190,7 @@ func TestReportHasTheEvidence(t *testing.T) {
 	}
 }
 
-// An attestation that was changed is written down as such, and the command fails.
+// A changed attestation is reported as such, and the command fails.
 func TestReportOfATamperedAttestation(t *testing.T) {
 	t.Parallel()
 	w := reported(t, true, false)
@@ -201,7 +200,7 @@ func TestReportOfATamperedAttestation(t *testing.T) {
 	}
 }
 
-// What is not there is named: a report never looks whole by silence.
+// Missing evidence is named in the report.
 func TestReportNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	w := reported(t, false, false)

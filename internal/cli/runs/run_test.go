@@ -20,7 +20,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// terminal is the streams of a person with a terminal and an open keyboard.
+// terminal returns the streams of a user at a terminal with an open keyboard.
 func terminal(t *testing.T, watch *clitest.Watcher) (printer.Streams, io.Writer) {
 	t.Helper()
 	typed, keyboard := io.Pipe()
@@ -33,8 +33,7 @@ func terminal(t *testing.T, watch *clitest.Watcher) (printer.Streams, io.Writer)
 	return s, keyboard
 }
 
-// TestRunPiped: stdout is the answer alone; stderr tells the calls apart, in
-// plain lines.
+// TestRunPiped: stdout has only the answer. stderr has plain lines that are numbered by call.
 func TestRunPiped(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -67,7 +66,7 @@ completed: 2 calls, 2 turns, 812 tokens, 2.3s (run 01RVN000000000000000000001)
 	}
 }
 
-// TestRunFormats: one document per event, or one at the end.
+// TestRunFormats: ndjson has one document per event, and the other formats have one at the end.
 func TestRunFormats(t *testing.T) {
 	t.Parallel()
 	play := func(format string) clitest.Result {
@@ -107,8 +106,8 @@ func TestRunFormats(t *testing.T) {
 	}
 }
 
-// TestRunLive: in a terminal the text comes as the model writes it, once, in
-// lines that fit; with stdout elsewhere the answer goes there as well.
+// TestRunLive: a terminal displays the model's text while it arrives, once, in lines that fit.
+// If stdout is not a terminal, the answer is also printed there.
 func TestRunLive(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -176,8 +175,8 @@ func TestRunBudget(t *testing.T) {
 	}
 }
 
-// TestRunExitCodes: a run that failed exits as its reason says; denied calls
-// change nothing.
+// TestRunExitCodes: a failed run exits with the code of its reason. Denied calls do not change
+// the exit code.
 func TestRunExitCodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -221,7 +220,7 @@ func TestRunExitCodes(t *testing.T) {
 	}
 }
 
-// asking is a run of which one call asks while another goes on.
+// asking is a run in which one call requires approval while another runs.
 func asking(r *clitest.Run) {
 	r.Turn("", [3]string{"A", "fs.patch", `{"patch":"x"}`}, [3]string{"B", "process.run", `{}`})
 	r.Propose("A", "fs.patch")
@@ -238,8 +237,8 @@ func asking(r *clitest.Run) {
 	r.Turn("Done.")
 }
 
-// TestRunAnswerInPlace: the question shows the call in full to who asks for it,
-// the vote goes over the stream with the digest, and the run goes on.
+// TestRunAnswerInPlace: the prompt displays the whole call on request, and the vote is sent
+// over the stream with the digest. The run then continues.
 func TestRunAnswerInPlace(t *testing.T) {
 	t.Parallel()
 	for typed, c := range map[string]struct {
@@ -259,8 +258,8 @@ func TestRunAnswerInPlace(t *testing.T) {
 	}
 }
 
-// TestRunVoteRefused: a vote that the gateway does not take is explained, and
-// an unreadable one may be given again.
+// TestRunVoteRefused: a refused vote is reported with its reason, and the approval stays
+// pending until it expires.
 func TestRunVoteRefused(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -280,8 +279,8 @@ func TestRunVoteRefused(t *testing.T) {
 	}
 }
 
-// TestRunTwoQuestions: questions of calls side by side come one after the
-// other, and the lines of other calls wait for the answers.
+// TestRunTwoQuestions: approvals of parallel calls are prompted for one after the other, and
+// the lines of other calls are printed after the answers.
 func TestRunTwoQuestions(t *testing.T) {
 	t.Parallel()
 	second := clitest.SomeApproval()
@@ -318,8 +317,8 @@ func TestRunTwoQuestions(t *testing.T) {
 	}
 }
 
-// TestRunAsksNobodyWithoutTerminal: stderr says how to answer, and the answer
-// from elsewhere lets the run go on.
+// TestRunAsksNobodyWithoutTerminal: stderr has the command that votes, and a vote of another
+// process continues the run.
 func TestRunAsksNobodyWithoutTerminal(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -336,7 +335,7 @@ func TestRunAsksNobodyWithoutTerminal(t *testing.T) {
 	}
 }
 
-// TestRunAnsweredElsewhere: the question goes away, and so does its line.
+// TestRunAnsweredElsewhere: a vote of another process ends the prompt and clears its line.
 func TestRunAnsweredElsewhere(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -354,8 +353,8 @@ func TestRunAnsweredElsewhere(t *testing.T) {
 	}
 }
 
-// TestRunInterrupt: Ctrl-C cancels the run and waits for its end; a second one
-// leaves at once.
+// TestRunInterrupt: Ctrl-C cancels the run and waits for its end; a second one exits
+// immediately.
 func TestRunInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, second := range []bool{false, true} {
@@ -388,8 +387,8 @@ func TestRunInterrupt(t *testing.T) {
 	}
 }
 
-// TestRunInteractive: after each answer the next message is read, and Ctrl-D
-// ends the run in order.
+// TestRunInteractive: after each answer the next message is read, and Ctrl-D ends the run
+// normally.
 func TestRunInteractive(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -412,8 +411,8 @@ func TestRunInteractive(t *testing.T) {
 	}
 }
 
-// TestRunQuestionInsteadOfMessage: somebody else's message can make a call ask
-// while this person's next message is waited for. What is typed is the answer.
+// TestRunQuestionInsteadOfMessage: while the next message is awaited, another client's message
+// can cause an approval request. The typed line then answers the request.
 func TestRunQuestionInsteadOfMessage(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -457,8 +456,8 @@ func TestRunDetach(t *testing.T) {
 	}
 }
 
-// TestRunRetry: a failed request to the provider is told, and what it takes
-// back is not in the answer.
+// TestRunRetry: a failed request to the provider is reported, and the text of the failed
+// attempt is not part of the answer.
 func TestRunRetry(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -39,8 +39,8 @@ func TestRunsList(t *testing.T) {
 	}
 }
 
-// TestRunsShow: the record, and what happened to each call in order with the
-// ids of its evidence.
+// TestRunsShow: the output has the run's record, and the steps of each call in order with the
+// ids of their evidence.
 func TestRunsShow(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -80,8 +80,8 @@ func TestRunsShow(t *testing.T) {
 	}
 }
 
-// TestRunsShowActiveRun shows what happened so far and ends, also when
-// what came last is not durable.
+// TestRunsShowActiveRun: the command prints the events so far and exits, also if the last
+// events are not durable.
 func TestRunsShowActiveRun(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -106,7 +106,7 @@ func TestRunsShowActiveRun(t *testing.T) {
 	}
 }
 
-// TestRunsWatch: the same view from any place, and Ctrl-C leaves the run alone.
+// TestRunsWatch: the output is the same from any client, and Ctrl-C does not cancel the run.
 func TestRunsWatch(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -117,7 +117,7 @@ func TestRunsWatch(t *testing.T) {
 	if r.Out != "It greets; two commits.\n" || !strings.Contains(r.Err, "started 2026-03-04T05:06:07Z (now) by user:ada: look\nI look at the file") {
 		t.Errorf("stdout %q\nstderr %s", r.Out, r.Err)
 	}
-	// From the middle on, calls have the numbers in which they show up.
+	// From the middle of a run, calls are numbered in the order of their first event.
 	r = w.Run("runs", "watch", clitest.RunID, "--after", "8388664")
 	if r.Code != 0 || !strings.HasPrefix(r.Err, "[1] | one\n[2] succeeded, 1.5s\n") {
 		t.Errorf("%d %s", r.Code, r.Err)
@@ -137,8 +137,8 @@ func TestRunsWatch(t *testing.T) {
 	}
 }
 
-// TestRunsWatchAnswers: who watches and may decide is asked; what was answered
-// before is not asked again.
+// TestRunsWatchAnswers: a watching approver is prompted for a pending approval, and not for one
+// that is already decided.
 func TestRunsWatchAnswers(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -156,8 +156,8 @@ func TestRunsWatchAnswers(t *testing.T) {
 	}
 }
 
-// TestRunsMessage talks to a detached run: words of the command line, stdin, and the
-// last one.
+// TestRunsMessage: a detached run gets messages from the command line and from stdin, and a
+// last message.
 func TestRunsMessage(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -200,7 +200,7 @@ func TestRunsCancel(t *testing.T) {
 	w.Want(w.Run("runs", "cancel", clitest.RunID), reason.Lookup(reason.RunEnded).Exit)
 }
 
-// TestRunCompletion completes live runs, models and workspaces.
+// TestRunCompletion: live runs, models and workspaces are completed.
 func TestRunCompletion(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestRunViewHostile: nothing that a model, a tool or a provider wrote reaches
-// a terminal as more than text, in every event that carries some.
+// TestRunViewHostile: no event prints control characters from the text of a model, a tool or a
+// provider.
 func TestRunViewHostile(t *testing.T) {
 	t.Parallel()
 	script := func(r *clitest.Run) {
@@ -58,11 +58,11 @@ func TestRunViewHostile(t *testing.T) {
 		}
 	}
 	if !strings.ContainsFunc(clitest.Hostile, clitest.Unsafe) {
-		t.Error("the text is not hostile") // the control
+		t.Error("the text is not hostile") // control
 	}
 }
 
-// TestRunViewLabels: each line of a call has its number, whatever the order.
+// TestRunViewLabels: each line of a call has its number, in any order.
 func TestRunViewLabels(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -76,7 +76,7 @@ func TestRunViewLabels(t *testing.T) {
 			r.Call(id, clitest.Output("stdout", "from "+id+"\n"))
 		}
 		r.Call("A", clitest.Finished("failed", reason.FileNotFound, ""))
-		r.Turn("", [3]string{"A", "four", `{}`}) // a provider that counts anew in each turn
+		r.Turn("", [3]string{"A", "four", `{}`}) // a provider whose ids restart in each turn
 		e := clitest.Proposed(&palyrav1.CallToolRequest{Tool: "four"})
 		r.Add(&palyrav1.RunEvent{CallId: "A", ProposalId: "another", Event: &palyrav1.RunEvent_Proposed{Proposed: e.GetProposed()}})
 	}

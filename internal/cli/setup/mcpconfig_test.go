@@ -8,7 +8,7 @@ import (
 )
 
 // TestConfig prints a snippet for each client, without a credential, and with a time limit
-// above that of approvals (10 minutes).
+// above the limit of approvals (10 minutes).
 func TestConfig(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

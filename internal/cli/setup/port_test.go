@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestFreePort: the port for agents is none that palyrad will listen on for something else,
-// by its defaults or by what the person set, nor one that is taken.
+// TestFreePort: the port for agents is neither in use nor one of palyrad's other listeners, by
+// default or by configuration.
 func TestFreePort(t *testing.T) {
 	t.Parallel()
 	first := strconv.Itoa(firstPort)
@@ -29,7 +29,7 @@ func TestFreePort(t *testing.T) {
 			}
 		}
 	}
-	// The control: without looking at palyrad's own listeners the first one is the answer.
+	// Control: without palyrad's own listeners the first port is chosen.
 	if !onPort(firstPort, "[::]:"+first) || onPort(firstPort, "", "127.0.0.1:1") {
 		t.Error("a port is not seen in an address")
 	}

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/statedir"
 )
 
-// onHost is a world whose commands run on the gateway's host, with a configuration that
+// onHost returns a world whose commands run on the gateway's host, with a configuration that
 // has secrets.
 func onHost(t *testing.T) *clitest.World {
 	t.Helper()
@@ -40,7 +40,7 @@ api_key_file = "HOME/key"
 	return w
 }
 
-// same compares what a command says, with the home directory as ~.
+// same compares a command's output, with the home directory replaced by ~.
 func same(t *testing.T, w *clitest.World, what, got, want string) {
 	t.Helper()
 	home := must.Get(filepath.EvalSymlinks(w.Home))(t)
@@ -116,7 +116,7 @@ func TestImport(t *testing.T) {
 	if text := w.Read(file); !strings.HasPrefix(text, "# mine\n\n[[models]]") {
 		t.Errorf("the configuration is\n%s", text)
 	}
-	w.Want(w.Run("vault", "import", "--finish"), 2) // nobody to ask
+	w.Want(w.Run("vault", "import", "--finish"), 2) // no terminal to confirm on
 	w.Want(w.Run("vault", "import", "--undo", "--finish"), 2)
 	r = w.Run("vault", "import", "--undo")
 	w.Want(r, 0)
@@ -129,8 +129,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestImportElsewhere: the gateway of a credential that is not the host's own may be
-// anywhere, and this machine's configuration is not its.
+// TestImportElsewhere: an import requires the host's own credential, because the gateway of
+// another credential may be on another machine, with another configuration.
 func TestImportElsewhere(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

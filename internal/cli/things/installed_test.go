@@ -17,7 +17,7 @@ import (
 // someKey is a public key in base64.
 var someKey = base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, 32))
 
-// TestGoldenSkills compares every listing and page in every format.
+// TestGoldenSkills compares the output of every listing and page in every format.
 func TestGoldenSkills(t *testing.T) {
 	t.Parallel()
 	packed := packageOf(t, 3)
@@ -32,7 +32,8 @@ func TestGoldenSkills(t *testing.T) {
 	})
 }
 
-// packageOf is a file of some size, which the gateway of the test takes for a package.
+// packageOf returns the path of a file with that size, which the fake gateway accepts as a
+// package.
 func packageOf(t *testing.T, size int) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.palyra-skill")
@@ -40,8 +41,8 @@ func packageOf(t *testing.T, size int) string {
 	return path
 }
 
-// TestInstall: nothing is installed before somebody said yes to what was shown, and a key
-// that nobody knows takes a comparison.
+// TestInstall: no skill is installed before the displayed manifest is confirmed. An unknown key
+// also requires a comparison of its fingerprint.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	other := "SHA256:" + strings.Repeat("A", 43)
@@ -88,7 +89,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestParts: a package comes whole, however many parts it takes.
+// TestParts: a package is uploaded completely in any number of parts.
 func TestParts(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -15,7 +15,7 @@ import (
 
 var page = regexp.MustCompile(`(?m)^  (https://id\.test/authorize\?\S+)$`)
 
-// browser comes back from the page that the command names.
+// browser visits the login page in the command's output, and returns to the redirect URL.
 type browser struct {
 	t    *testing.T
 	text strings.Builder

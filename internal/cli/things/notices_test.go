@@ -7,7 +7,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestGoldenNotices compares every listing and page in every format.
+// TestGoldenNotices compares the output of every listing and page in every format.
 func TestGoldenNotices(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// gateway is one that answers what the test says, and remembers what it was sent.
+// gateway responds as the test configures, and records the requests.
 type gateway struct {
 	mu      sync.Mutex
 	seen    []*http.Request
@@ -46,7 +46,7 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// headers are those of the requests of a method of HTTP.
+// headers returns the headers of the requests with an HTTP method.
 func (g *gateway) headers(method string) (list []http.Header) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -120,7 +120,7 @@ func TestSessions(t *testing.T) {
 	if h := posts[len(posts)-1]; h.Get("Mcp-Session-Id") != "first" || h.Get("MCP-Protocol-Version") != "2025-11-25" || h.Get("Palyra-Call-Limit") != "11m0s" {
 		t.Errorf("sent with %v", h)
 	}
-	// A gateway that was started anew does not know the session.
+	// A restarted gateway does not have the session.
 	g.mu.Lock()
 	g.session = "second"
 	g.mu.Unlock()
@@ -139,7 +139,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// Without sessions the transport says what a message is, and a cancel closes the request.
+// Without sessions, HTTP headers describe the message, and a cancellation closes the request.
 func TestStateless(t *testing.T) {
 	t.Parallel()
 	waits, closed := make(chan struct{}), make(chan struct{})

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/statedir/keyfile"
 )
 
-// desk is a world with a skill that is built, and a key.
+// desk returns a world with a built skill and a key.
 func desk(t *testing.T) (w *clitest.World, dir, packed, key string) {
 	t.Helper()
 	w, dir = clitest.NewWorld(t), t.TempDir()
@@ -26,7 +26,7 @@ func desk(t *testing.T) (w *clitest.World, dir, packed, key string) {
 	return w, dir, packed, key
 }
 
-// TestFormats: each format says the same of a package.
+// TestFormats: each output format has the same values of a package.
 func TestFormats(t *testing.T) {
 	t.Parallel()
 	w, dir, packed, key := desk(t)
@@ -57,7 +57,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestTamperedFile: a byte of a module is changed in the file, and that is said.
+// TestTamperedFile: a changed byte of a module is reported.
 func TestTamperedFile(t *testing.T) {
 	t.Parallel()
 	w, _, packed, _ := desk(t)
@@ -72,7 +72,7 @@ func TestTamperedFile(t *testing.T) {
 	}
 }
 
-// TestAuditFails says each finding, and exits 8.
+// TestAuditFails: every finding is printed, and the command exits with 8.
 func TestAuditFails(t *testing.T) {
 	t.Parallel()
 	w, dir, packed, key := desk(t)
@@ -87,7 +87,7 @@ func TestAuditFails(t *testing.T) {
 	w.Want(w.Run("skills", "audit", packed, "--allow-wildcards"), 0)
 }
 
-// TestKeys: a key is its owner's alone, and what is none is refused.
+// TestKeys: a key file is private, is not overwritten, and an invalid one is refused.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	w, dir, packed, key := desk(t)

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// TestGoldenUpstreams compares every listing and page in every format.
+// TestGoldenUpstreams compares the output of every listing and page in every format.
 func TestGoldenUpstreams(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{

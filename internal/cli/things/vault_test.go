@@ -14,7 +14,7 @@ import (
 	"palyra/internal/vault"
 )
 
-// TestGoldenVault compares every listing and page in every format.
+// TestGoldenVault compares the output of every listing and page in every format.
 func TestGoldenVault(t *testing.T) {
 	t.Parallel()
 	clitest.Golden(t, map[string][]string{
@@ -30,12 +30,12 @@ func TestGoldenVault(t *testing.T) {
 	})
 }
 
-// piped runs a command with a stdin that is no terminal.
+// piped runs a command with a stdin that is not a terminal.
 func piped(w *clitest.World, in string, args ...string) clitest.Result {
 	return w.With(printer.Streams{In: strings.NewReader(in)}, append([]string{"vault"}, args...)...)
 }
 
-// TestPut: what is read is sent, as it is, and never shown.
+// TestPut: the value that was read is sent unchanged and never displayed.
 func TestPut(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -87,7 +87,7 @@ func TestPutMetadata(t *testing.T) {
 	w.Want(piped(w, "value", "put", "global/x", "--note", "n", "--expires", "90d", "--host", "a.example:443", "--host", "b.example:443", "--header", "X-Key", "--env", "KEY", "--as-file", "key"), 0)
 	w.Want(piped(w, "", "edit", "global/x", "--host", "", "--expires", "never"), 0)
 	w.Want(piped(w, "", "edit", "global/x"), 2)
-	w.Want(piped(w, "", "edit", "global/x", "-o", "json"), 2) // says nothing about the secret
+	w.Want(piped(w, "", "edit", "global/x", "-o", "json"), 2) // changes nothing of the secret
 	put, edit := w.Gateway.PutSecrets[0], w.Gateway.PutSecrets[1]
 	if put.GetNote() != "n" || !put.GetExpiresAt().AsTime().Equal(clitest.Now.Add(90*24*time.Hour)) || len(put.GetHosts().GetHosts()) != 2 || put.GetHeader() != "X-Key" || put.GetEnv() != "KEY" || put.GetFile() != "key" {
 		t.Errorf("put %v", put)
@@ -97,7 +97,7 @@ func TestPutMetadata(t *testing.T) {
 	}
 }
 
-// TestPrompt: at a terminal the value is asked for and not shown.
+// TestPrompt: on a terminal the value is prompted for without echo.
 func TestPrompt(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
@@ -153,7 +153,7 @@ func TestUnlock(t *testing.T) {
 	if r := w.With(printer.Streams{In: nothing}, "vault", "unlock"); r.Code != 2 || !strings.Contains(r.Err, "a passphrase is required") {
 		t.Errorf("from nothing: exit %d\n%s%s", r.Code, r.Out, r.Err)
 	}
-	// A file, as `palyra vault unlock < FILE` gives it, whose last line lacks its end.
+	// A file as stdin, as in `palyra vault unlock < FILE`, whose last line has no newline.
 	file := must.Get(os.Open(w.Write("phrase", "open sesame")))(t)
 	defer file.Close()
 	w.Want(w.With(printer.Streams{In: file}, "vault", "unlock"), 0)
@@ -164,8 +164,8 @@ func TestUnlock(t *testing.T) {
 	}
 }
 
-// TestExportRecovery: the recovery key is made here and shown once, and nothing is
-// written over.
+// TestExportRecovery: the recovery key is created by the client and displayed once. No existing
+// file is overwritten.
 func TestExportRecovery(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

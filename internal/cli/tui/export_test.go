@@ -11,23 +11,23 @@ import (
 	"palyra/internal/cli/client"
 )
 
-// Seat is the screen, for the tests from outside.
+// Seat exports the screen for tests.
 type Seat struct{ m *model }
 
-// NewSeat asks a gateway at once.
+// NewSeat returns a screen that runs its commands immediately.
 func NewSeat(a *client.App, g *client.Gateway) *Seat {
 	return &Seat{newModel(a, g, func(do func(context.Context) tea.Msg) tea.Cmd {
 		return func() tea.Msg { return do(context.Background()) }
 	})}
 }
 
-// Tell gives it a message, and what its commands answer, and theirs.
+// Tell passes a message to the screen, and then the messages of the resulting commands.
 func (s *Seat) Tell(msg tea.Msg) {
 	_, cmd := s.m.Update(msg)
 	s.run(cmd)
 }
 
-// Acts gives it a key, and reports whether that did anything.
+// Acts passes a key to the screen, and reports whether it had an effect.
 func (s *Seat) Acts(key tea.KeyPressMsg) bool {
 	before := strings.Join(s.Screen(), "\n")
 	_, cmd := s.m.Update(key)
@@ -36,7 +36,7 @@ func (s *Seat) Acts(key tea.KeyPressMsg) bool {
 	return acts || strings.Join(s.Screen(), "\n") != before
 }
 
-// Helped are the names of the keys that ? lists.
+// Helped returns the names of the keys that ? lists.
 func Helped() (names []string) {
 	for _, k := range keyHelp {
 		names = append(names, strings.FieldsFunc(k[0], func(r rune) bool { return r == ' ' || r == ',' })...)
@@ -59,17 +59,17 @@ func (s *Seat) run(cmd tea.Cmd) {
 	}
 }
 
-// Screen is what it shows.
+// Screen returns the lines of the screen.
 func (s *Seat) Screen() []string { return s.m.screen() }
 
-// What the stream of changes says.
+// Opened, Beat, Lost and Changed return the messages of the stream of changes.
 func Opened() tea.Msg                      { return openedMsg{} }
 func Beat() tea.Msg                        { return beatMsg{} }
 func Lost() tea.Msg                        { return lostMsg{time.Second} }
 func Changed(v *palyrav1.Approval) tea.Msg { return changedMsg{v} }
 
-// Said is a message that has no other place.
+// Said returns a message for the status line.
 func Said(text string) tea.Msg { return saidMsg{text} }
 
-// Fold is fold.
+// Fold exports fold for tests.
 var Fold = fold

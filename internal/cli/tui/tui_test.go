@@ -21,7 +21,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// seat is a screen at a gateway that behaves.
+// seat is a screen with a fake gateway.
 type seat struct {
 	*tui.Seat
 	t   *testing.T
@@ -43,7 +43,7 @@ func newScreen(t *testing.T, colour bool) *seat {
 	return s
 }
 
-// asks has the gateway ask, and tells the screen.
+// asks adds an approval to the gateway and passes it to the screen.
 func (s *seat) asks(v *palyrav1.Approval) {
 	s.w.Gateway.Approvals[v.GetApprovalId()] = v
 	s.Tell(tui.Changed(v))
@@ -51,7 +51,7 @@ func (s *seat) asks(v *palyrav1.Approval) {
 
 var named = map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "down": tea.KeyDown, "pgdown": tea.KeyPgDown, "end": tea.KeyEnd, "home": tea.KeyHome}
 
-// keys presses keys, each a second after the one before.
+// keys presses keys with a second between them.
 func (s *seat) keys(list ...string) {
 	for _, name := range list {
 		s.now = s.now.Add(time.Second)
@@ -93,7 +93,7 @@ func (s *seat) lacks(texts ...string) {
 	}
 }
 
-// votes are those that the gateway got.
+// votes returns the gateway's votes, whose number must be want.
 func (s *seat) votes(want int) []*palyrav1.DecideApprovalRequest {
 	s.t.Helper()
 	if got := len(s.w.Gateway.Votes); got != want {
@@ -102,7 +102,7 @@ func (s *seat) votes(want int) []*palyrav1.DecideApprovalRequest {
 	return s.w.Gateway.Votes
 }
 
-// numbered is an approval of its own; larger numbers were asked later.
+// numbered returns an approval with its own id; larger numbers are newer.
 func numbered(n int, what string) *palyrav1.Approval {
 	v := clitest.SomeApproval()
 	v.ApprovalId = fmt.Sprintf("01APPR0VA%017d", n)
@@ -119,7 +119,7 @@ func TestAllowOnce(t *testing.T) {
 	s.shows("1 call waiting", "pending · high · asked 48s ago · 9m12s left")
 	s.keys("a")
 	s.shows("allow this call once?", "y allow", "The agent wants to run a program")
-	s.press("y") // as soon as the question appeared
+	s.press("y") // immediately after the prompt appeared
 	s.votes(0)
 	s.shows("too soon")
 	s.keys("a", "enter", "o")
@@ -151,8 +151,8 @@ func TestDeny(t *testing.T) {
 	s.votes(1)
 }
 
-// TestScopes: each answer on offer is a vote of just that scope and matcher, after it
-// was said what it covers.
+// TestScopes: each offered answer sends a vote with its scope and matcher, after its coverage
+// was displayed.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	for down, want := range map[int]string{1: "session exact", 4: "timeboxed subject"} {
@@ -185,7 +185,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// TestStableOrder: what is new or answered does not move what is under the cursor.
+// TestStableOrder: a new or decided approval does not move the line under the cursor.
 func TestStableOrder(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, false)
@@ -232,8 +232,8 @@ func TestStableOrder(t *testing.T) {
 	s.shows("> git commit -m one · call fifty")
 }
 
-// TestListFromTheTop: the screen has as many requests as there is room for, whichever order the
-// stream of changes and the list bring them in, and the cursor begins at the first.
+// TestListFromTheTop: the screen lists as many approvals as fit, in any order of arrival from
+// the stream and the list. The cursor starts at the first.
 func TestListFromTheTop(t *testing.T) {
 	t.Parallel()
 	for name, begin := range map[string]func(s *seat){
@@ -274,8 +274,8 @@ func TestListFromTheTop(t *testing.T) {
 	}
 }
 
-// TestOwnApproval: a call that runs by the caller's own yes is a success, and what somebody else
-// did is a change.
+// TestOwnApproval: a call that runs with the caller's own vote is displayed as a success, and
+// another user's vote as a change.
 func TestOwnApproval(t *testing.T) {
 	t.Parallel()
 	become := func(s *seat, state palyrav1.ApprovalState, voter string) {
@@ -309,8 +309,8 @@ func TestOwnApproval(t *testing.T) {
 	s.lacks("✓")
 }
 
-// TestHelpListsEveryKey: a key that does something on any screen is in the help, and what the help
-// lists does something.
+// TestHelpListsEveryKey: every key that has an effect on some screen is in the help, and every
+// key in the help has an effect.
 func TestHelpListsEveryKey(t *testing.T) {
 	t.Parallel()
 	screens := map[string][]string{"list": nil, "end of the list": {"end"}, "detail": {"enter"}, "end of the detail": {"enter", "end"}, "grants": {"g"}, "confirm": {"a"}, "choose": {"s"}, "last choice": {"s", "j"}, "copy": {"c"}, "a filter": {"/", "b"}, "a reason": {"d", "b"}, "a reason to revoke": {"g", "r", "b"}}
@@ -336,7 +336,7 @@ func TestHelpListsEveryKey(t *testing.T) {
 		s := fresh()
 		for _, k := range everyKey() {
 			if k.Text != "" && k.Text != " " && strings.Contains(screen, "a ") {
-				continue // it is typed
+				continue // the key is text input
 			}
 			if !s.Acts(k) {
 				continue
@@ -362,7 +362,7 @@ func TestHelpListsEveryKey(t *testing.T) {
 	}
 }
 
-// everyKey are the keys that a terminal sends.
+// everyKey returns the keys that a terminal sends.
 func everyKey() (list []tea.KeyPressMsg) {
 	for r := '!'; r <= '~'; r++ {
 		list = append(list, tea.KeyPressMsg{Code: r, Text: string(r)})
@@ -376,8 +376,8 @@ func everyKey() (list []tea.KeyPressMsg) {
 	return append(list, tea.KeyPressMsg{Code: tea.KeySpace, Text: " "})
 }
 
-// TestConflicts: what somebody else does to what is on the screen is said, and the
-// answer that was begun is gone.
+// TestConflicts: another user's change of the displayed approval is reported, and the pending
+// answer is discarded.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
 	change := func(f func(v *palyrav1.Approval)) *palyrav1.Approval {
@@ -411,7 +411,7 @@ func TestConflicts(t *testing.T) {
 			s.now = s.now.Add(time.Second)
 			s.asks(c.after)
 			s.shows(c.says)
-			s.press("y") // what is on the screen is new
+			s.press("y") // the displayed content is new
 			s.votes(0)
 			if c.lost {
 				s.lacks("allow this call once?")
@@ -425,18 +425,19 @@ func TestConflicts(t *testing.T) {
 	}
 }
 
-// TestLateVote: the gateway's no to a vote is said, and what is there now is shown.
+// TestLateVote: a refused vote is reported, and the current state is displayed.
 func TestLateVote(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, false)
 	s.asks(clitest.SomeApproval())
 	s.keys("a")
-	s.w.Decided() // and the screen does not know yet
+	s.w.Decided() // the screen does not have this yet
 	s.keys("y")
 	s.shows("! bob denied it before [APPROVAL_CONFLICT]", "no answer: it is denied already")
 }
 
-// TestMayNotAnswer: an answer that would not be taken is not offered, and why is said.
+// TestMayNotAnswer: an answer that the gateway would refuse is not offered, and the reason is
+// displayed.
 func TestMayNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, false)
@@ -491,7 +492,7 @@ func TestGrants(t *testing.T) {
 	s.shows("waiting")
 }
 
-// TestLiveOrStale: the screen says whether what it shows is so.
+// TestLiveOrStale: the screen displays whether its content is current.
 func TestLiveOrStale(t *testing.T) {
 	t.Parallel()
 	s := newScreen(t, false)
@@ -499,7 +500,7 @@ func TestLiveOrStale(t *testing.T) {
 	s.Tell(tui.Opened())
 	s.shows("● live")
 	s.now = s.now.Add(time.Minute)
-	s.shows("● live") // an older gateway, which says nothing by itself
+	s.shows("● live") // an older gateway sends no heartbeats
 	s.Tell(tui.Beat())
 	s.now = s.now.Add(4 * time.Second)
 	s.shows("● live")
@@ -540,8 +541,8 @@ func fits(t *testing.T, lines []string, width, height int) {
 	}
 }
 
-// TestHostile: whatever a model wrote, the screen has its lines and its styles, and
-// nothing else that a terminal acts on. All of it can be read to the end.
+// TestHostile: for any text of a model, the screen contains only its own lines and styles, and
+// no other control characters. The whole text can be scrolled through.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	for _, colour := range []bool{false, true} {
@@ -586,7 +587,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// plain is a text without the styles of the printer.
+// plain returns a text without the printer's styles.
 func plain(text string) string {
 	for _, style := range []string{"\x1b[m", "\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[7m", "\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[1;31m", "\x1b[1;33m"} {
 		text = strings.ReplaceAll(text, style, "")
@@ -594,7 +595,7 @@ func plain(text string) string {
 	return text
 }
 
-// FuzzFold: folding leaves nothing out, and no line is wider than the screen.
+// FuzzFold: folding keeps the whole text, and no line is wider than the screen.
 func FuzzFold(f *testing.F) {
 	f.Add("label         a long value\n  \x1b[32m+green\x1b[m\n", 20)
 	f.Add("漢字漢字漢字漢字漢字漢字", 9)
@@ -615,7 +616,7 @@ func FuzzFold(f *testing.F) {
 	})
 }
 
-// TestNoTerminal: what cannot be shown says what to use instead.
+// TestNoTerminal: without a terminal, the error names the command to use instead.
 func TestNoTerminal(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -27,8 +27,9 @@ func TestRoomFinding(t *testing.T) {
 	}
 }
 
-// TestGroupsFinding: the doctor does not move, and says what a palyrad would have that
-// does, in the words of `palyra status`.
+// TestGroupsFinding: the doctor reports the control groups of this process, without moving
+// itself to another group, and those that a palyrad started here would use. With a running
+// palyrad it refers to `palyra status`.
 func TestGroupsFinding(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

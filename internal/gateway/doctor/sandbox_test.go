@@ -13,8 +13,8 @@ import (
 	"palyra/internal/exec/sandbox/toolchain"
 )
 
-// TestLayerChecks: a layer is in force only when the forbidden thing was denied
-// with it and happened without it.
+// TestLayerChecks: a layer is in force only if the forbidden operation was denied with the
+// layer and succeeded without it.
 func TestLayerChecks(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -49,7 +49,7 @@ func TestBubblewrapFinding(t *testing.T) {
 	}
 }
 
-// TestDoctorSeesEgress: hosts that nothing would hold programs to are found.
+// TestDoctorSeesEgress: the doctor reports allowed hosts that no layer would enforce.
 func TestDoctorSeesEgress(t *testing.T) {
 	t.Parallel()
 	held := sandbox.Status{Available: true, Rung: sandbox.Full, Layers: []string{sandbox.NetworkNamespace}}
@@ -76,7 +76,7 @@ func TestDoctorSeesEgress(t *testing.T) {
 	}
 }
 
-// TestAppArmorProfileIsDocumented: doctor and document print the same text.
+// TestAppArmorProfileIsDocumented: the doctor and the document have the same profile.
 func TestAppArmorProfileIsDocumented(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile("../../../docs/sandbox.md"))(t)
@@ -88,7 +88,8 @@ func TestAppArmorProfileIsDocumented(t *testing.T) {
 	}
 }
 
-// TestToolchainsFinding: what is found, what is found twice, and what is left out.
+// TestToolchainsFinding: the finding lists the toolchains that were found, found twice, and
+// omitted.
 func TestToolchainsFinding(t *testing.T) {
 	t.Parallel()
 	one, two := t.TempDir(), t.TempDir()

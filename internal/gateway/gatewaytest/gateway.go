@@ -44,7 +44,7 @@ type Config struct {
 	Between func(*Gateway, *call.Config)
 }
 
-// Gateway holds the stages of a call, and the pipeline that connects them.
+// Gateway consists of the stages of a call, and the pipeline that connects them.
 type Gateway struct {
 	Config Config
 	Desk   *approval.Desk
@@ -123,7 +123,7 @@ var Agent = access.Caller{
 	DeviceID: "01JNA3Q0G0DEV1CE0000000001", Surface: access.SurfaceGRPC, Paired: true,
 }
 
-// Person is a user at a terminal.
+// Person returns a user at a terminal.
 func Person(p access.Principal, roles ...access.Role) access.Caller {
 	return access.Caller{
 		Principal: p, OnBehalfOf: p, Roles: roles, DeviceID: "01JNA3Q0G0DEV1CE00000000" + p.Name[:2],

@@ -108,7 +108,7 @@ func (p *Probe) Ran(t testing.TB, want int32) {
 	}
 }
 
-// Succeeded is the report of a builtin tool that succeeded with a result.
+// Succeeded returns the report of a builtin tool that succeeded with a result.
 func Succeeded(result string) tool.Report {
 	return tool.Report{
 		Outcome: tool.Succeeded, Result: json.RawMessage(result),

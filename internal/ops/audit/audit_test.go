@@ -17,7 +17,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// journalFake keeps what it is given.
+// journalFake records the appended drafts.
 type journalFake struct {
 	Journal
 	drafts []event.Draft
@@ -134,8 +134,8 @@ func flood(a *Auditor, sources int) {
 	}
 }
 
-// Looks are counted by who looked at calls of which tool, as whom; the files of each are named
-// up to a bound.
+// TestReadsAreCoalesced: reads are counted by reader, by principal of the read calls, and by
+// tool. The files of each count are named up to a bound.
 func TestReadsAreCoalesced(t *testing.T) {
 	t.Parallel()
 	log := &journalFake{}

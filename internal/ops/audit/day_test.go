@@ -16,7 +16,7 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// stored is the journal in a store.
+// stored is an audit journal on a store.
 type stored struct {
 	audit.Journal
 	db *sqlite.DB
@@ -51,7 +51,7 @@ func TestDayOfUnauthenticatedRefusals(t *testing.T) {
 		}
 		ended, end := context.WithCancel(t.Context())
 		end()
-		must.Do(t, a.Run(ended)) // which writes what was counted
+		must.Do(t, a.Run(ended)) // writes the counts
 	}
 	if grown := (size() - was) / minutes * day; grown > most {
 		t.Errorf("a day of strangers takes %d bytes, at most %d should be", grown, most)

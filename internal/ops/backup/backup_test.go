@@ -62,7 +62,7 @@ func TestBackupAndRestore(t *testing.T) {
 	nothingBeside(t, w, "backup.age", "palyra.toml", "policy", "restored", "state")
 }
 
-// nothingBeside fails when a backup or restore left something else.
+// nothingBeside fails if a backup or a restore left other files.
 func nothingBeside(t *testing.T, w *world, want ...string) {
 	t.Helper()
 	var names []string
@@ -79,7 +79,7 @@ func nothingBeside(t *testing.T, w *world, want ...string) {
 	}
 }
 
-// A backup beside a writer is of one moment, and verifies.
+// A backup during writes is of one moment, and verifies.
 func TestBackupWhileItIsWritten(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 5)
@@ -116,7 +116,8 @@ func TestBackupWhileItIsWritten(t *testing.T) {
 	must.Do(t, db.Close(t.Context()))
 }
 
-// A key that is replaced while the store is copied goes with a store that it fits.
+// If a key is replaced while the store is copied, the backup contains a store that matches the
+// key.
 func TestFilesThatChangeAreReadAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -145,8 +146,8 @@ func TestFilesThatChangeAreReadAgain(t *testing.T) {
 	}
 }
 
-// The packages of skills are in the backup, though one is removed while the store is copied:
-// then all is read again, and what is there belongs to the rows of the store.
+// The backup contains the packages of skills. If one is removed while the store is copied,
+// everything is read again, so that the packages match the rows of the store.
 func TestPackagesOfSkillsAreKept(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -165,7 +166,7 @@ func TestPackagesOfSkillsAreKept(t *testing.T) {
 	}
 	to := filepath.Join(w.dir, "backup.age")
 	must.Get(write(t.Context(), to, []age.Recipient{w.identity.Recipient()}, s, func(step string) {
-		if step == "collected" { // what is removed from here on is in the backup all the same
+		if step == "collected" { // a package that is removed later is still in the backup
 			must.Do(t, os.Remove(filepath.Join(statedir.Skills(w.state), "aa.palyra-skill")))
 		}
 	}))(t)
@@ -215,7 +216,7 @@ func TestBackupRefuses(t *testing.T) {
 	}
 }
 
-// What palyrad does not know is named, and not taken.
+// Unknown files in the state directory are named, and not backed up.
 func TestUnknownFilesAreNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -273,7 +274,7 @@ func TestRestoreRefuses(t *testing.T) {
 	}
 }
 
-// headOf is the newest checkpoint of a journal.
+// headOf returns the newest checkpoint of a journal.
 func (w *world) headOf(state string) string {
 	w.t.Helper()
 	db, log := w.open(state)
@@ -282,7 +283,7 @@ func (w *world) headOf(state string) string {
 	return cp.Note
 }
 
-// The newest head that the operator knows goes into the mark; one that contradicts
+// The newest known head that the operator passes is stored in the mark. A head that contradicts
 // the backup is refused.
 func TestNewestHead(t *testing.T) {
 	t.Parallel()
@@ -295,7 +296,7 @@ func TestNewestHead(t *testing.T) {
 	if n := r.Mark.Newest; n == nil || !n.Proven || n.Size <= r.Size {
 		t.Errorf("newest %+v, backup at %d", n, r.Size)
 	}
-	// A head that the gateway signed for another journal, no longer than the backup.
+	// A head that the gateway signed for another journal, no longer than the backup's journal.
 	key := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
 	g.NewestHead = must.Get(journal.SignCheckpoint(key, 3, [32]byte{1}))(t).Note
 	g.Dir += "-2"
@@ -304,8 +305,8 @@ func TestNewestHead(t *testing.T) {
 	}
 }
 
-// TestLastHeadAsItIsCopied: a checkpoint is accepted as `jq -r` or an editor writes it; the error
-// for other text says where to get one.
+// TestLastHeadAsItIsCopied: a checkpoint is accepted in the form that `jq -r` or an editor
+// writes. The error for other text names the command that prints one.
 func TestLastHeadAsItIsCopied(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
@@ -352,7 +353,7 @@ func TestPassphrase(t *testing.T) {
 	}
 	to := filepath.Join(w.dir, "b")
 	recipients := must.Get(Recipients(nil, filepath.Join(w.dir, "pass")))(t)
-	recipients[0].(*age.ScryptRecipient).SetWorkFactor(10) // how much a guess costs is not tested here
+	recipients[0].(*age.ScryptRecipient).SetWorkFactor(10) // the cost of a guess is not tested here
 	must.Get(Write(t.Context(), to, recipients, w.source()))(t)
 	g := w.target()
 	w.write("wrong", "correct horse batterx\n")
@@ -371,7 +372,8 @@ func TestPassphrase(t *testing.T) {
 	}
 }
 
-// What somebody names by mistake is refused with the next step, and is not repeated.
+// TestMistakes: an invalid argument is refused with the next step, and is not repeated in the
+// error.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
@@ -395,10 +397,10 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	must.Get(Write(t.Context(), filepath.Join(w.dir, "b"), to, w.source()))(t) // the control
+	must.Get(Write(t.Context(), filepath.Join(w.dir, "b"), to, w.source()))(t) // control
 }
 
-// The store of a backup is that of the journal, whose digest alone would not say so.
+// The store in a backup must be the one of its journal, which a digest alone would not prove.
 func TestAnotherStoreIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)

@@ -24,16 +24,16 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// part is an entry of an archive that somebody else made.
+// part is an entry of a forged archive.
 type part struct {
 	header tar.Header
 	data   []byte
-	// hole is how many zeros the entry stands for without having them.
+	// hole is the number of zeros of a sparse entry, which are not stored.
 	hole int
 }
 
-// sparse is the entry of a file that is nothing but a hole (GNU sparse format 1.0 in
-// pax records), which no tar.Writer writes.
+// sparse returns the entry of a file that consists of a hole (GNU sparse format 1.0 in pax
+// records), which tar.Writer does not write.
 func (p part) sparse(t *testing.T) []byte {
 	t.Helper()
 	var records string
@@ -63,7 +63,7 @@ func (p part) sparse(t *testing.T) []byte {
 	return out.Bytes()
 }
 
-// parts reads a backup as its owner may, to write it anew with something changed.
+// parts reads a backup as its owner can, so that a test can write it again with a change.
 func (w *world) parts(from string) (m Manifest, list []part) {
 	w.t.Helper()
 	file := must.Get(os.Open(from))(w.t)
@@ -81,7 +81,7 @@ func (w *world) parts(from string) (m Manifest, list []part) {
 	return m, list
 }
 
-// pack writes an archive. Everybody can who knows the recipient.
+// pack writes an archive, as anyone with the recipient can.
 func (w *world) pack(list []part, trailer string) string {
 	w.t.Helper()
 	var out bytes.Buffer
@@ -107,8 +107,8 @@ func (w *world) pack(list []part, trailer string) string {
 	return path
 }
 
-// resign signs a changed manifest with the gateway's own key: all but what is tried
-// is right.
+// resign signs a changed manifest with the gateway's own key, so that only the tested change is
+// wrong.
 func (w *world) resign(m Manifest, list []part) {
 	w.t.Helper()
 	key := must.Get(journal.ParseKey(w.authority.JournalSigner()))(w.t)
@@ -135,8 +135,8 @@ func regular(name, data string) part {
 	return part{header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600}, data: []byte(data)}
 }
 
-// An archive that somebody else made, or changed, writes nothing outside of the
-// directory and leaves nothing. Each differs from one that is restored in one thing.
+// A forged or changed archive writes no file outside the directory and leaves no files. Each
+// differs in one property from an archive that is restored.
 func TestHostileArchives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 4)
@@ -218,8 +218,8 @@ func TestHostileArchives(t *testing.T) {
 			m.CARoot = "sha256:" + strings.Repeat("0", 64)
 			return list
 		}},
-		// Whoever knows somebody's fingerprint writes it into the archive of a CA of
-		// their own, and says that the keys cannot be looked at.
+		// An attacker can copy the CA's fingerprint to an archive of another CA, and claim that its
+		// keys are in a TPM, where they cannot be checked.
 		"another CA, whose keys are said to be in a TPM": {change: func(m *Manifest, list []part) []part {
 			m.CARoot = "sha256:" + strings.Repeat("0", 64)
 			m.Keys = append(m.Keys, Key{"root", ca.PlaceTPM, "a chip"})
@@ -250,7 +250,7 @@ func TestHostileArchives(t *testing.T) {
 			p := regular(name, "theirs")
 			m.Files = append(m.Files, described(p))
 			if strings.Contains(name, "\x00") || name == "" || strings.HasSuffix(name, "/") {
-				return list // tar has no such file
+				return list // tar has no file with such a name
 			}
 			return append(list, p)
 		}}
@@ -279,7 +279,7 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// A byte that is changed or missing anywhere in the file is found.
+// A changed or missing byte anywhere in the file is detected.
 func TestDamagedArchives(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -296,8 +296,8 @@ func TestDamagedArchives(t *testing.T) {
 			t.Fatalf("%s at %d was restored", what, at)
 		}
 	}
-	// The version line, the stanza, the MAC, the nonce, the first block, blocks
-	// between, and the last one.
+	// These are offsets in the version line, the stanza, the MAC, the nonce, the first block,
+	// blocks between, and the last one.
 	for _, at := range []int{0, 15, 25, 60, 110, 150, 200, 232, 240, 300, 64 << 10, len(whole) / 2, len(whole) - 17, len(whole) - 1} {
 		data := bytes.Clone(whole)
 		data[at] ^= 0x40
@@ -305,11 +305,11 @@ func TestDamagedArchives(t *testing.T) {
 		refused("the end", at, whole[:at])
 	}
 	refused("a byte more", len(whole), append(bytes.Clone(whole), 0))
-	must.Do(t, os.WriteFile(path, whole, 0o600)) // the control
+	must.Do(t, os.WriteFile(path, whole, 0o600)) // control
 	must.Get(Restore(t.Context(), path, w.target()))(t)
 }
 
-// Limits hold before anything is written.
+// The limits are checked before anything is written.
 func TestManifestLimits(t *testing.T) {
 	t.Parallel()
 	good := Manifest{Format: Format, Files: []File{{Name: storeName, Size: 1 << 40}}}

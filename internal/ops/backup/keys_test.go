@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestExpensiveArchiveIsRefused: an archive whose passphrase parameters need gigabytes of memory is
-// refused without allocating them. The control is one that needs little.
+// TestExpensiveArchiveIsRefused: an archive whose passphrase parameters need gigabytes of
+// memory is refused without allocating them. Control: an archive that needs little memory.
 func TestExpensiveArchiveIsRefused(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "passphrase")

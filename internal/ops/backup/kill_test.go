@@ -16,11 +16,11 @@ import (
 	"palyra/internal/core/statedir"
 )
 
-// killAt is set in the process that is to be killed, to the step.
+// killAt is the environment variable with the step at which the process kills itself.
 const killAt = "PALYRA_TEST_KILL_AT"
 
-// killed runs a test of this package in a process of its own, which SIGKILL ends at a
-// step of what it does. It reports whether the step was reached.
+// killed runs a test of this package in its own process, which kills itself with SIGKILL at a
+// step. It reports whether the step was reached.
 func killed(t *testing.T, test, step string, env ...string) bool {
 	t.Helper()
 	cmd := exec.Command(must.Get(os.Executable())(t), "-test.run", "^"+test+"$")
@@ -35,7 +35,7 @@ func killed(t *testing.T, test, step string, env ...string) bool {
 	return true
 }
 
-// killSelf ends this process at the step that it was told.
+// killSelf kills this process at the step of killAt.
 func killSelf(step string) {
 	if step == os.Getenv(killAt) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
@@ -43,7 +43,7 @@ func killSelf(step string) {
 	}
 }
 
-// aWorld is the world of the process that is to be killed.
+// aWorld returns the world of the process that kills itself.
 func aWorld(t *testing.T) *world {
 	t.Helper()
 	if os.Getenv(killAt) == "" {
@@ -68,8 +68,8 @@ func TestChildRestore(t *testing.T) {
 	must.Get(restore(t.Context(), filepath.Join(w.dir, "backup.age"), w.target(), killSelf))(t)
 }
 
-// Killed at any step, a backup is there whole or not at all, and so is a restored
-// directory; doing it again succeeds and clears up.
+// After a kill at any step, a backup is complete or absent, and so is a restored directory.
+// Another run succeeds and removes the remaining files.
 func TestKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 3)

@@ -15,8 +15,8 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// startRestored starts a restored directory like palyrad does, and says what the
-// journal has of it.
+// startRestored starts a restored directory like palyrad, and returns the events of the
+// journal.
 func (w *world) startRestored(reached func(string), endLogins func(context.Context, string) (int, error)) (events []journal.Event, err error) {
 	w.t.Helper()
 	db, log := w.open(w.target().Dir)
@@ -45,7 +45,7 @@ func codesOf(events []journal.Event) string {
 	return strings.Join(codes, " ")
 }
 
-// Cut off at any step, the next start does the rest, once.
+// After a kill at any step, the next start performs the remaining steps once.
 func TestStartKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 2)
@@ -99,7 +99,7 @@ func must2[A, B any](a A, b B, err error) func(testing.TB) (A, B) {
 	return func(t testing.TB) (A, B) { must.Do(t, err); return a, b }
 }
 
-// A mark that cannot be read keeps the gateway from starting.
+// A mark that cannot be read prevents the gateway's start.
 func TestDamagedMark(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)

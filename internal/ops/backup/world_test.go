@@ -19,8 +19,8 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// world is a gateway's state directory with a real store and CA, and the identity
-// that its backups are for.
+// world is a gateway's state directory with a real store and CA, and the identity that can
+// decrypt its backups.
 type world struct {
 	t         *testing.T
 	dir       string
@@ -29,7 +29,7 @@ type world struct {
 	identity  *age.X25519Identity
 }
 
-// newWorld makes a gateway whose journal has so many events.
+// newWorld returns a gateway whose journal has that many events.
 func newWorld(t *testing.T, events int) *world {
 	t.Helper()
 	dir := t.TempDir()
@@ -117,7 +117,7 @@ func (w *world) target() Target {
 	}
 }
 
-// tree are all files below a directory with their contents.
+// tree returns all files below a directory with their contents.
 func tree(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

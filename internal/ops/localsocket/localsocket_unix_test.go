@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// private is a directory whose path is short enough for a socket.
+// private returns a directory with a path that is short enough for a socket.
 func private(t *testing.T) string {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("", "sock"))(t)
@@ -22,7 +22,7 @@ func private(t *testing.T) string {
 	return dir
 }
 
-// accepted is the peer of a connection to l that this process makes.
+// accepted connects to l and returns the peer of the accepted connection.
 func accepted(t *testing.T, l *Listener) Peer {
 	t.Helper()
 	client := must.Get(net.Dial("unix", l.Addr().String()))(t)
@@ -49,8 +49,8 @@ func TestOwnerIsAccepted(t *testing.T) {
 	}
 }
 
-// Whoever is not known for certain to be the owner is refused. The control is the
-// owner as the kernel names it, which TestOwnerIsAccepted also asks.
+// TestOthersAreRefused: a peer that is not certainly the owner is refused. Control: the owner
+// as reported by the kernel, as in TestOwnerIsAccepted.
 func TestOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	own := int64(os.Geteuid())
@@ -80,8 +80,8 @@ func TestOthersAreRefused(t *testing.T) {
 	}
 }
 
-// TestRoot: root in palyrad's own pid namespace is known as root, and is the operator only
-// where palyrad is root's.
+// TestRoot: root in palyrad's own pid namespace is recognized, and is the operator only if
+// palyrad runs as root.
 func TestRoot(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -157,8 +157,8 @@ func TestDirectoryHasToBePrivate(t *testing.T) {
 	}
 }
 
-// TestShared: a socket for agents of several users is in a directory that nobody else can
-// write to, lets the listed ones in, and makes none of them the local operator.
+// TestShared: a socket for agents of several users is in a directory that other users cannot
+// write to. It accepts the listed users, and none of them is the local operator.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	own := int64(os.Geteuid())
@@ -197,23 +197,23 @@ func TestShared(t *testing.T) {
 	}
 }
 
-// others is a user, and a group, that is not this process's.
+// others is the id of a user and a group that are not this process's.
 const others = 54321
 
-// TestSharedNeedsADirectoryOfItsOwn: where others can write, they could put a socket of
-// theirs there while palyrad does not run. The control is TestShared.
+// TestSharedNeedsADirectoryOfItsOwn: users who can write to the directory could create their
+// own socket there while palyrad is stopped. Control: TestShared.
 func TestSharedNeedsADirectoryOfItsOwn(t *testing.T) {
 	t.Parallel()
 	for mode, dir := range map[os.FileMode]string{0o775: private(t), 0o777: private(t), 0o777 | os.ModeSticky: private(t)} {
 		if mode == 0o775 && os.Chown(dir, -1, others) != nil {
-			continue // only root gives a directory to another group
+			continue // only root can give a directory to another group
 		}
 		must.Do(t, os.Chmod(dir, mode))
 		if l, err := Shared(filepath.Join(dir, "s"), dir); reason.Of(err) != reason.ConfigInvalid {
 			t.Errorf("%v: %v, %v", mode, l, err)
 		}
 	}
-	// So could whoever can put the directory aside; the sticky bit keeps it where it is.
+	// A user who can rename the directory could do the same; the sticky bit prevents this.
 	for mode, refused := range map[os.FileMode]bool{0o777: true, 0o777 | os.ModeSticky: false} {
 		above := private(t)
 		dir := filepath.Join(above, "d")
@@ -227,14 +227,14 @@ func TestSharedNeedsADirectoryOfItsOwn(t *testing.T) {
 			l.Close()
 		}
 	}
-	// So could the owner of a symbolic link on the way.
+	// The owner of a symbolic link in the path could do the same.
 	for _, uid := range []int{os.Geteuid(), others} {
 		open, dir := private(t), private(t)
 		must.Do(t, os.Chmod(open, 0o777|os.ModeSticky))
 		link := filepath.Join(open, "l")
 		must.Do(t, os.Symlink(dir, link))
 		if os.Lchown(link, uid, -1) != nil {
-			continue // only root gives a link to another user
+			continue // only root can give a link to another user
 		}
 		l, err := Shared(filepath.Join(link, "s"), dir)
 		if refused := uid == others; refused != (reason.Of(err) == reason.ConfigInvalid) {

@@ -20,11 +20,11 @@ func TestConnect(t *testing.T) {
 	}
 	fd := must.Get(syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM, 0))(t)
 	must.Do(t, syscall.Connect(fd, &syscall.SockaddrUnix{Name: path}))
-	_, _ = os.Stdin.Read(make([]byte, 1)) // until the other end has looked
+	_, _ = os.Stdin.Read(make([]byte, 1)) // until the peer was checked
 }
 
-// TestOtherProcesses: a process of this user is let in, and the same program in a user
-// namespace of its own, where it has the same uid, is not.
+// TestOtherProcesses: a process of this user is accepted. The same program is refused in its
+// own user namespace, where it has the same uid.
 func TestOtherProcesses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

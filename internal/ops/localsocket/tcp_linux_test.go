@@ -25,11 +25,11 @@ func TestConnectTCP(t *testing.T) {
 		must.Do(t, c.Close())
 	}
 	_, _ = os.Stdout.WriteString("x")
-	_, _ = os.Stdin.Read(make([]byte, 1)) // until the other end has looked
+	_, _ = os.Stdin.Read(make([]byte, 1)) // until the peer was checked
 }
 
-// neighbor is who connects to l as a user. leaves has it close its end before anybody
-// looks.
+// neighbor connects to l as a user, and returns the peer. With leaves, the client closes its
+// end before the peer is checked.
 func neighbor(t *testing.T, l *Listener, uid int, leaves bool) Peer {
 	t.Helper()
 	cmd := exec.Command(program(t), "-test.run=^TestConnectTCP$")
@@ -43,7 +43,7 @@ func neighbor(t *testing.T, l *Listener, uid int, leaves bool) Peer {
 	cmd.Dir = "/"
 	hold, said := must.Get(cmd.StdinPipe())(t), must.Get(cmd.StdoutPipe())(t)
 	must.Do(t, cmd.Start())
-	must.Get(said.Read(make([]byte, 1)))(t) // it has connected, and left if it should
+	must.Get(said.Read(make([]byte, 1)))(t) // the client has connected, and closed if leaves is set
 	c := must.Get(l.Accept())(t)
 	p, ok := AgentOf(AgentContext(t.Context(), c))
 	if _, local := PeerOf(ConnContext(t.Context(), nil)); !ok || local {
@@ -51,18 +51,19 @@ func neighbor(t *testing.T, l *Listener, uid int, leaves bool) Peer {
 	}
 	must.Check(t, c.Close())
 	must.Check(t, hold.Close())
-	_ = cmd.Wait() // a test that was skipped or not, it has connected
+	_ = cmd.Wait() // the client has connected, even if its test was skipped
 	return p
 }
 
-// program is this test where every user may start it.
+// program returns the path of a copy of this test's program that every user can run.
 func program(t *testing.T) string {
 	t.Helper()
 	dir := private(t)
 	must.Do(t, os.Chmod(dir, 0o755))
 	path := filepath.Join(dir, "test")
-	// Another process copies it: while this one has it open for writing, a parallel test
-	// may fork, and the copy of the descriptor keeps it from being run (ETXTBSY, execve(2)).
+	// Another process makes the copy. If this process had the copy open for writing, a parallel
+	// test could fork, and the inherited descriptor would prevent its execution (ETXTBSY,
+	// execve(2)).
 	must.Do(t, exec.CommandContext(t.Context(), "cp", must.Get(os.Executable())(t), path).Run())
 	must.Do(t, os.Chmod(path, 0o755))
 	return path
@@ -77,8 +78,8 @@ func listening(t *testing.T, network, at string, also ...int64) *Listener {
 	return must.Get(Loopback(l, private(t), also...))(t)
 }
 
-// TestNeighbors: the owner of the directory is let in, another user is not, unless it is
-// listed, and whoever has left before anybody looked is not.
+// TestNeighbors: the owner of the directory is accepted. Another user is refused unless listed,
+// and so is a client that has disconnected before the check.
 func TestNeighbors(t *testing.T) {
 	t.Parallel()
 	own := os.Geteuid()
@@ -101,7 +102,7 @@ func TestNeighbors(t *testing.T) {
 			}
 			listed := listening(t, "tcp", at, stranger)
 			defer listed.Close()
-			if p := neighbor(t, listed, stranger, false); p.Refused != nil { // the control
+			if p := neighbor(t, listed, stranger, false); p.Refused != nil { // control
 				t.Errorf("a listed user: %v", p.Refused)
 			}
 		})

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestActivated starts this test again with sockets that a service manager would hold, and
-// has it take that of the agents.
+// TestActivated runs itself again with sockets from a service manager, and takes the agents'
+// socket.
 func TestActivated(t *testing.T) {
 	t.Parallel()
 	const variable, address = "TEST_PALYRA_ACTIVATED", "TEST_PALYRA_ADDRESS"
@@ -54,7 +54,7 @@ func takeActivated(t *testing.T, mode, address string) {
 		if l.Addr().String() != address {
 			t.Errorf("it listens on %s", l.Addr())
 		}
-		// A client of the held port gets through to this process.
+		// A client of the held port reaches this process.
 		conn, err := net.Dial("tcp", address)
 		must.Do(t, err)
 		served := must.Get(l.Accept())(t)

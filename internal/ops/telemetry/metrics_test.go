@@ -28,9 +28,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// TestMetricsAreWritten holds the metrics and their table in
-// docs/observability.md together. A metric with labels shows only once it
-// counted something, so that the names are read from what describes itself.
+// TestMetricsAreWritten: the table in docs/observability.md has all metrics. A metric with
+// labels is exposed only after its first count, so the test reads the names from the source.
 func TestMetricsAreWritten(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile("../../../docs/observability.md"))(t)
@@ -67,8 +66,8 @@ palyra_approval_wait_seconds_count{state="allowed"} 1`
 	}
 }
 
-// TestNoEventEndsTheMetrics: counters are of what others said, and one that
-// panics would end the daemon.
+// TestNoEventEndsTheMetrics: the counted events contain data of other programs, and a panic
+// would end the daemon.
 func TestNoEventEndsTheMetrics(t *testing.T) {
 	t.Parallel()
 	m := New(Config{Commits: NewCommits(slog.New(slog.DiscardHandler))})
@@ -77,8 +76,8 @@ func TestNoEventEndsTheMetrics(t *testing.T) {
 	}
 }
 
-// TestChangesAndViolationsAreCounted counts what became of change sets, and
-// every denied system call, those that were not kept included.
+// TestChangesAndViolationsAreCounted: the outcomes of change sets are counted, and every denied
+// system call, including those that were not recorded.
 func TestChangesAndViolationsAreCounted(t *testing.T) {
 	t.Parallel()
 	m := New(Config{Commits: NewCommits(slog.New(slog.DiscardHandler))})
@@ -99,8 +98,8 @@ func TestChangesAndViolationsAreCounted(t *testing.T) {
 	}
 }
 
-// TestConnectionsAreCounted counts every connection by what became of it, those
-// that are added up, too.
+// TestConnectionsAreCounted: every connection is counted by its outcome, including those that
+// were only counted in total.
 func TestConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	m := New(Config{Commits: NewCommits(slog.New(slog.DiscardHandler))})
@@ -127,7 +126,7 @@ func exposition(t *testing.T, counted ...prometheus.Collector) string {
 	return string(text)
 }
 
-// followed is a store that has events in memory alone.
+// followed is a store with events in memory only.
 type followed struct {
 	journal.Store
 	*journal.Feed
@@ -141,7 +140,7 @@ func (f followed) Recent(after int64) ([]journal.Event, bool) { return f.Feed.Re
 
 var errUnreadable = errors.New("the disk is gone")
 
-// Events are those that are not recent.
+// Events fails: only recent events are available.
 func (followed) Events(context.Context, journal.Filter) ([]journal.Event, error) {
 	return nil, errUnreadable
 }
@@ -189,7 +188,7 @@ func TestReadCountsEveryDurableEvent(t *testing.T) {
 		store.happen(9, 5+countEvery)
 		synctest.Wait()
 		wantCounted(shown, countEvery)
-		// Who asks while the journal cannot be read is told what was counted before.
+		// While the journal cannot be read, the metrics have the previous counts.
 		store.Publish(journal.Head{Seq: 9 + countEvery}, []journal.Event{{Seq: 9 + countEvery}})
 		wantCounted(m.caughtUp(shown), countEvery)
 		stop()

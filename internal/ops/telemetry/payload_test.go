@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// FuzzPayload: of an object in RFC 8785 form, the members are those that the JSON library
-// reads; of no other text anything panics.
+// FuzzPayload: for an object in RFC 8785 form, the members are the same as with encoding/json.
+// No other text causes a panic.
 func FuzzPayload(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `{"allowed":true,"reason":"a\"b\\\\"}`, `{"a":[{"b":"]}"},-1.5e+30,null],"report":{"executor":{"name":"ü"},"n":0}}`,

@@ -22,7 +22,7 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// exported encrypts keys as palyra does; whoever knows the recipient can.
+// exported encrypts keys like palyra, which anyone with the recipient can do.
 func exported(t *testing.T, to age.Recipient, keys ...kek.Exported) *bytes.Reader {
 	t.Helper()
 	text := must.Get(json.Marshal(vault.Recovery{Format: "palyra vault recovery v1", Gateway: sqlitetest.Origin, ExportedAt: time.Now(), Keys: keys}))(t)
@@ -39,9 +39,9 @@ type anybody struct{}
 
 func (anybody) Permit(vault.Borrower, access.Permission, vault.Ref) error { return nil }
 
-// With the pin lost, nothing but what is kept says which keys are the gateway's: an
-// export with keys of somebody else, under the ids of the real ones, is refused. The
-// control is the real one; and a gateway that keeps nothing, which cannot know.
+// TestRecoverRefusesForeignKeys: without the pin, only the stored secrets show which keys are
+// the gateway's. An export with foreign keys under the ids of the real ones is refused.
+// Controls: the real keys, and a gateway without secrets, which cannot detect foreign keys.
 func TestRecoverRefusesForeignKeys(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

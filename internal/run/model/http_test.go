@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// slow answers after some time with a body that sends each part after some
-// time; it ends with the request, as a transport does.
+// slow is a transport that responds after a delay with a body whose parts are also delayed. It
+// ends with the request.
 type slow struct {
 	head  time.Duration
 	parts []time.Duration
@@ -126,7 +126,7 @@ func TestEventSize(t *testing.T) {
 	}
 }
 
-// TestStreamSize: a stream of comments, of which nothing is kept, ends too.
+// TestStreamSize: a stream of comments, which are not stored, also ends at the limit.
 func TestStreamSize(t *testing.T) {
 	t.Parallel()
 	body := &stream{

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/run/model"
 )
 
-// provider fails with the given errors, one an attempt, and then is well.
+// provider fails with the given errors, one for each attempt, and then succeeds.
 type provider struct {
 	failures []error
 	attempts int
@@ -37,7 +37,8 @@ func TestRetriesWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		failures []error
 		retries  model.Retries
-		// least and most of each wait; the sum is what the turn takes.
+		// least and most are the bounds of each wait. Their sums are the bounds of the turn's
+		// duration.
 		least, most []time.Duration
 	}{
 		"none":       {},

@@ -67,8 +67,8 @@ func TestFinishEstimates(t *testing.T) {
 	}
 }
 
-// TestFinishBoundsCounts: a run that trusted every count would never reach its
-// budget, or write into the journal what nobody can read.
+// TestFinishBoundsCounts: invalid token counts of a provider are bounded. Otherwise a run could
+// never reach its budget, or write events that cannot be read.
 func TestFinishBoundsCounts(t *testing.T) {
 	t.Parallel()
 	r := model.Request{System: strings.Repeat("s", 640)}

@@ -33,8 +33,8 @@ func (silent) AllowStranger(limit.Class, ...string) (ok bool, after time.Duratio
 	return true, 0
 }
 
-// everyRole are members of each role and of none, of each pair of roles, disabled,
-// and agents of somebody who is.
+// everyRole returns members with each role, with none, and with each pair of roles, disabled
+// and removed members, and agents of owners that are disabled or unknown.
 func everyRole() memberList {
 	off := access.User("off")
 	list := memberList{
@@ -83,7 +83,7 @@ func TestExplainAgreesWithTheGuard(t *testing.T) {
 		sample := members[1]
 		for _, m := range members {
 			who := peer{}
-			// As identity does, which lets nobody in who may not act.
+			// As in package identity, only active members are authenticated.
 			if _, who.known = registry.Active(m.Principal); who.known {
 				who.caller = access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, DeviceID: "01JNTESTDEVICE0000000000000", Surface: access.SurfaceGRPC, Paired: true}
 				if !m.Owner.IsZero() {
@@ -124,7 +124,7 @@ func TestExplainAgreesWithTheGuard(t *testing.T) {
 	}
 }
 
-// sameAnswer compares all but the methods that a question named.
+// sameAnswer compares two answers without their methods.
 func sameAnswer(a, b *palyrav1.ExplainAccessResponse) bool {
 	one, other := proto.CloneOf(a), proto.CloneOf(b)
 	one.Methods, other.Methods = nil, nil

@@ -12,7 +12,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 )
 
-// flushes counts what reaches the wire.
+// flushes counts the flushes to the connection.
 type flushes struct {
 	http.ResponseWriter
 	count atomic.Int32
@@ -20,8 +20,8 @@ type flushes struct {
 
 func (f *flushes) Flush() { f.count.Add(1) }
 
-// What is held back leaves with the next message that is not, or when it is
-// released; other methods hold nothing back.
+// A held message is sent with the next message that is not held, or on release. Other methods
+// hold no messages.
 func TestBundle(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string][4]int32{
@@ -45,7 +45,7 @@ func TestBundle(t *testing.T) {
 			hold(r.Context(), true)
 			got[2] = send(w)
 			release(r.Context())
-			release(r.Context()) // there is nothing more
+			release(r.Context()) // all messages were already sent
 			got[3] = wire.count.Load()
 		})).ServeHTTP(wire, httptest.NewRequest(http.MethodPost, path, http.NoBody))
 		if got != want {

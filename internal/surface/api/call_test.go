@@ -19,7 +19,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// names lists the kinds of the messages of a call.
+// names returns the kinds of the messages of a call.
 func names(list []*palyrav1.CallToolResponse) []string {
 	var out []string
 	for _, m := range list {
@@ -66,8 +66,7 @@ func TestCallOverEveryProtocol(t *testing.T) {
 	}
 }
 
-// checkResult puts the result together again and follows it into the
-// attestation.
+// checkResult joins the parts of the result and compares the result with the attestation.
 func checkResult(t *testing.T, w *world, list []*palyrav1.CallToolResponse, want []byte) {
 	t.Helper()
 	var result []byte
@@ -130,8 +129,7 @@ func TestCallWithoutAResult(t *testing.T) {
 	}
 }
 
-// An operator lists, gets and decides an approval that a call waits for, and
-// the call continues.
+// An operator lists, gets and decides the pending approval of a call, and the call continues.
 func TestApprovalOverTheAPI(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -221,7 +219,7 @@ func TestVotesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A vote says what surface it is from; one that says nothing is grpc.
+// A vote has the surface that it names; the default is grpc.
 func TestSurfaceOfAVote(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -341,8 +339,8 @@ func TestListToolsShowsWhatPolicyCouldAllow(t *testing.T) {
 	}
 }
 
-// TestListToolsExplainsHiddenTools: a tool that no call can use is listed with the reason for
-// callers that may explain policies, and does not exist for others.
+// TestListToolsExplainsHiddenTools: callers that may explain policies get a tool that no call
+// can use, with the reason. Other callers do not get the tool.
 func TestListToolsExplainsHiddenTools(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {
@@ -358,7 +356,7 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 		len(hidden[0].GetDetermining()) != 1 || hidden[0].GetDetermining()[0].GetPolicyId() != "no-programs" {
 		t.Errorf("a developer is told %v", hidden)
 	}
-	// The control: an agent sees nothing of it.
+	// Control: an agent does not get the tool.
 	if text := list(w.coder).String(); strings.Contains(text, "process.run") {
 		t.Errorf("an agent is told %s", text)
 	}
@@ -372,8 +370,8 @@ forbid(principal, action == Action::"tool.execute/process.run", resource);`
 	}
 }
 
-// TestEndSessionNeedsItsOwner: only the owner of a session can end it: its name belongs to the
-// device.
+// TestEndSessionNeedsItsOwner: only the device that started a session can end it, because a
+// session's name belongs to the device.
 func TestEndSessionNeedsItsOwner(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

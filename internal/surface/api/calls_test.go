@@ -28,7 +28,7 @@ func (c *client) getCall(id string) (*palyrav1.GetCallResponse, error) {
 	return c.gateway().GetCall(c.w.t.Context(), &palyrav1.GetCallRequest{ProposalId: id})
 }
 
-// listedCalls are the ids of the calls that a caller sees.
+// listedCalls returns the ids of the calls in a caller's list.
 func (c *client) listedCalls(req *palyrav1.ListCallsRequest) []string {
 	c.w.t.Helper()
 	ids := []string{}
@@ -38,7 +38,8 @@ func (c *client) listedCalls(req *palyrav1.ListCallsRequest) []string {
 	return ids
 }
 
-// stuck makes a tool run until its call is ended, and says so on the channel.
+// stuck makes a tool run until its call is cancelled. The channel receives a value when a run
+// starts.
 func stuck(p *gatewaytest.Probe) <-chan struct{} {
 	began := make(chan struct{}, 1)
 	p.Change(func(p *gatewaytest.Probe) {
@@ -53,7 +54,7 @@ func stuck(p *gatewaytest.Probe) <-chan struct{} {
 	return began
 }
 
-// first receives the proposal of a call, which goes on.
+// first starts a call and returns its stream and the id of its proposal. The call continues.
 func (c *client) first(req *palyrav1.CallToolRequest) (*connect.ServerStreamForClient[palyrav1.CallToolResponse], string) {
 	t := c.w.t
 	t.Helper()
@@ -65,7 +66,7 @@ func (c *client) first(req *palyrav1.CallToolRequest) (*connect.ServerStreamForC
 	return stream, stream.Msg().GetProposed().GetProposalId()
 }
 
-// wantHidden verifies that a call does not exist for a caller without permission.
+// wantHidden checks that a call does not exist for a caller without permission.
 func wantHidden(t *testing.T, who *client, id string) {
 	t.Helper()
 	_, err := who.getCall(id)
@@ -81,8 +82,8 @@ func wantHidden(t *testing.T, who *client, id string) {
 	}
 }
 
-// TestCancelRunningCall: the user of an agent ends its call; the tool stops, its end
-// names who ended it, and neither a second cancel nor a retry changes that.
+// TestCancelRunningCall: the user of an agent cancels its call. The tool stops, and the outcome
+// names the user. A second cancel or a retry does not change the outcome.
 func TestCancelRunningCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -94,7 +95,7 @@ func TestCancelRunningCall(t *testing.T) {
 	wantHidden(t, w.dan, id)
 	_, err := w.eve.cancelCall(id, "")
 	wantError(t, "an auditor", err, reason.PermissionDenied)
-	// The control: what others ask changes nothing.
+	// Control: a read by a permitted caller changes nothing.
 	for name, who := range map[string]*client{"its principal": w.coder, "its user": w.alice, "an auditor": w.eve} {
 		got := must.Get(who.getCall(id))(t).GetCall()
 		if got.GetState() != palyrav1.CallState_CALL_STATE_RUNNING || got.GetOutcome() != "" || string(got.GetArgumentsJson()) != `{"path":"a"}` {
@@ -145,8 +146,8 @@ func TestCancelRunningCall(t *testing.T) {
 	}
 }
 
-// TestCancelWaitingCall: an operator ends a call that waits for people. Nobody is
-// asked any more, and it does not run.
+// TestCancelWaitingCall: an operator cancels a call that waits for an approval. The approval is
+// then no longer pending, and the call does not run.
 func TestCancelWaitingCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -175,8 +176,8 @@ func TestCancelWaitingCall(t *testing.T) {
 	w.run.Ran(t, 0)
 }
 
-// TestCallsAreListed: newest first, in pages, with how they ended; each sees its own
-// and those on its behalf, and who reads the journal all.
+// TestCallsAreListed: calls are listed newest first, in pages, with their outcome. A caller
+// gets its own calls and those on its behalf; a caller that may read the journal gets all.
 func TestCallsAreListed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -227,7 +228,7 @@ func TestCallsAreListed(t *testing.T) {
 	}
 }
 
-// A list has the arguments of small calls alone; one call has its own in any case.
+// A list has only the arguments of small calls. A single call always has its arguments.
 func TestListedCallsAreSmall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// allowedUnused asks, and allows it; the call that asked does not go on.
+// allowedUnused returns an approval that was allowed and is not consumed, and its requester.
 func allowedUnused(t *testing.T, d *approvaltest.Desk) (approval.Answer, access.Caller) {
 	t.Helper()
 	ask := approvaltest.Ask(t)
@@ -24,8 +24,8 @@ func allowedUnused(t *testing.T, d *approvaltest.Desk) (approval.Answer, access.
 	return out.Answer, ask.Proposal.Caller
 }
 
-// An approval that was allowed and not used is taken back, and then the call
-// cannot use it; one that was used is not.
+// An approval that was allowed but not used can be revoked, and the call can then not use it. A
+// used one cannot be revoked.
 func TestCancelTakesBackAnAllowedApproval(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
@@ -38,13 +38,13 @@ func TestCancelTakesBackAnAllowedApproval(t *testing.T) {
 	if err := d.Consume(t.Context(), answer); reason.Of(err) != reason.ApprovalRevoked && reason.Of(err) != reason.ApprovalConflict {
 		t.Errorf("the call used it: %v", err)
 	}
-	// The control, and the other way round.
+	// Control: an approval that was already consumed.
 	answer, requester = allowedUnused(t, d)
 	must.Do(t, d.Consume(t.Context(), answer))
 	if _, err := api.takeBack(t.Context(), requester, answer.ApprovalID(), ""); reason.Of(err) != reason.ApprovalConflict {
 		t.Errorf("one that was used: %v", err)
 	}
-	// Nobody takes back what is another's.
+	// A stranger cannot revoke another caller's approval.
 	answer, _ = allowedUnused(t, d)
 	stranger := access.Caller{Principal: access.Agent("stranger")}
 	if _, err := api.takeBack(t.Context(), stranger, answer.ApprovalID(), ""); reason.Of(err) != reason.PermissionDenied {

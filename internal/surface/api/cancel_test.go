@@ -11,8 +11,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// asking makes a call that waits for people and returns its stream and the
-// approval.
+// asking makes a call that requires an approval, and returns its stream and the approval's id.
 func (w *world) asking(c *client) (*connect.ServerStreamForClient[palyrav1.CallToolResponse], string) {
 	w.t.Helper()
 	stream := must.Get(c.gateway().CallTool(w.t.Context(), running()))(w.t)
@@ -36,13 +35,13 @@ func TestCancelApproval(t *testing.T) {
 	w := newWorld(t)
 	for name, who := range map[string]*client{"its requester": w.coder, "on whose behalf": w.alice, "who may decide": w.bob} {
 		stream, id := w.asking(w.coder)
-		// dan may call tools, but this is none of his.
+		// dan may call tools, but did not request this call.
 		_, err := w.dan.cancel(id)
 		wantError(t, "another developer", err, reason.PermissionDenied)
 		if !w.audit.has(refusal{"user:dan", palyrav1connect.ApprovalsServiceCancelApprovalProcedure, reason.PermissionDenied}) {
 			t.Error("a denial by the room behind the method is not on record")
 		}
-		// eve may read it, and not call tools.
+		// eve may read the approval, and not call tools.
 		_, err = w.eve.cancel(id)
 		wantError(t, "an auditor", err, reason.PermissionDenied)
 		after, err := who.cancel(id)

@@ -38,7 +38,7 @@ func refusedBody(t *testing.T, c *client, kind string, body []byte) (status int,
 	return res.StatusCode, e.Details[0].Debug.Reason
 }
 
-// What does not decode is refused with a reason, on unary methods as well.
+// Malformed requests are refused with a reason, also on unary methods.
 func TestMalformedUnaryRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -55,8 +55,8 @@ func TestMalformedUnaryRequests(t *testing.T) {
 		{"application/json; charset=utf-8", `{"nope":1}`, http.StatusBadRequest, reason.InvalidInput},
 		{"application/proto", "", http.StatusOK, ""},
 		{"application/proto", "\x0a\xff", http.StatusBadRequest, reason.InvalidInput},
-		// Fields of a newer client are no mistake, and none of them is taken
-		// for the mark of a message that did not decode.
+		// Unknown fields of a newer client are valid, and are never mistaken for the mark of a
+		// malformed message.
 		{"application/proto", "\xfa\xff\xff\xff\x0f\x03why", http.StatusOK, ""},
 	} {
 		status, code := refusedBody(t, w.alice, c.kind, []byte(c.body))
@@ -66,7 +66,7 @@ func TestMalformedUnaryRequests(t *testing.T) {
 	}
 }
 
-// Malformed requests have no way around the credential and the rate limit.
+// Malformed requests do not bypass authentication and the rate limit.
 func TestMalformedRequestsAreGuarded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {

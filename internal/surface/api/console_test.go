@@ -30,7 +30,8 @@ import (
 	"palyra/internal/surface/console"
 )
 
-// openConsole makes the console of the world, whose site is served once the API is there.
+// openConsole creates the console of the world. serveConsole serves it once the API is
+// available.
 func (w *world) openConsole() *console.Console {
 	w.t.Helper()
 	l := must.Get((&net.ListenConfig{}).Listen(w.t.Context(), "tcp", "127.0.0.1:0"))(w.t)
@@ -77,7 +78,7 @@ type page struct {
 	id                     string
 }
 
-// RoundTrip implements http.RoundTripper: what a browser adds, and where *.localhost is.
+// RoundTrip implements http.RoundTripper: it adds a browser's headers and resolves *.localhost.
 func (p *page) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Origin", p.origin)
@@ -150,7 +151,7 @@ func TestConsoleSession(t *testing.T) {
 	if !has("approval.decide") || has("access.write") {
 		t.Errorf("permissions %v", who.GetPermissions())
 	}
-	// A device is asked the same, and has no session.
+	// A device can make the same request, and has no session.
 	own := must.Get(palyrav1connect.NewConsoleServiceClient(w.bob.http, w.url).Whoami(t.Context(), &palyrav1.WhoamiRequest{}))(t)
 	if own.GetSurface() != "grpc" || own.GetSession() != nil {
 		t.Errorf("whoami of a device %v", own)
@@ -161,8 +162,8 @@ func TestConsoleSession(t *testing.T) {
 	}
 }
 
-// TestConsoleRestrictions: a method that the table excludes is refused to a console session; the
-// same caller may use it with its device.
+// TestConsoleRestrictions: a console session may not use the methods that the table excludes.
+// Control: the same member may use them with its device.
 func TestConsoleRestrictions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -174,7 +175,8 @@ func TestConsoleRestrictions(t *testing.T) {
 	}
 	for _, m := range append(withheld, "NoService/Method") {
 		res := p.post("/palyra.v1."+m, "{}")
-		// Streams answer with 200 and say the error at their end, or refuse what is no stream.
+		// A stream responds with 200 and has the error at its end, or refuses a request that is not a
+		// stream.
 		if text := must.Get(io.ReadAll(res.Body))(t); res.StatusCode == http.StatusOK {
 			t.Errorf("%s: %d %s", m, res.StatusCode, text)
 		}
@@ -186,7 +188,7 @@ func TestConsoleRestrictions(t *testing.T) {
 	if _, err := palyrav1connect.NewConsoleServiceClient(p.http(), w.console.Origin).CreateConsoleLogin(t.Context(), &palyrav1.CreateConsoleLoginRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
 		t.Errorf("a link by the console: %v", err)
 	}
-	// The control: the device may.
+	// Control: the device may.
 	must.Get(palyrav1connect.NewAccessServiceClient(w.alice.http, w.url).AddMember(t.Context(), &palyrav1.AddMemberRequest{Name: "mallory", Kind: "user", Roles: []string{"auditor"}, CertificateRequest: csr(t)}))(t)
 }
 
@@ -196,13 +198,14 @@ func csr(t *testing.T) []byte {
 	return block.Bytes
 }
 
-// Without a session nothing of the API is there, public methods included.
+// Without a session, no method of the API is available at the console's origin, public methods
+// included.
 func TestConsoleNeedsASession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.serveConsole()
 	p := w.enter(w.bob)
-	must.Get(p.whoami())(t) // the control
+	must.Get(p.whoami())(t) // control
 	for name, attack := range map[string]func(*page){
 		"cookie alone":    func(p *page) { p.secret = "" },
 		"secret alone":    func(p *page) { p.cookie = "" },
@@ -230,7 +233,7 @@ func TestConsoleNeedsASession(t *testing.T) {
 	}
 }
 
-// A stream of a session ends with the session, however that ends.
+// A session's streams end with the session, whichever way it ends.
 func TestConsoleStreamsEnd(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*world, *page){
@@ -259,7 +262,7 @@ func TestConsoleStreamsEnd(t *testing.T) {
 			}
 			stream, kept := watch(p), watch(other)
 			end(w, p)
-			for stream.Receive() { // until it ends
+			for stream.Receive() { // until the stream ends
 			}
 			if err := stream.Err(); connect.CodeOf(err) != connect.CodeUnauthenticated {
 				t.Errorf("the stream ended with %v", err)
@@ -267,7 +270,7 @@ func TestConsoleStreamsEnd(t *testing.T) {
 			if _, err := p.whoami(); connect.CodeOf(err) != connect.CodeUnauthenticated {
 				t.Errorf("afterwards: %v", err)
 			}
-			// The control: the session of somebody else goes on.
+			// Control: the session of another member continues.
 			must.Get(other.whoami())(t)
 			_ = kept.Close()
 		})
@@ -302,13 +305,13 @@ func TestConsoleSessionsOfOthers(t *testing.T) {
 	}
 }
 
-// watch opens the stream of a page.
+// watch opens the console stream of a page.
 func (p *page) watch(after int64) *connect.ServerStreamForClient[palyrav1.WatchConsoleResponse] {
 	p.w.t.Helper()
 	return must.Get(palyrav1connect.NewConsoleServiceClient(p.http(), p.w.console.Origin).WatchConsole(p.w.t.Context(), &palyrav1.WatchConsoleRequest{ResumeAfter: after}))(p.w.t)
 }
 
-// until receives until a message is one that is looked for.
+// until receives messages until one matches.
 func until(t *testing.T, s *connect.ServerStreamForClient[palyrav1.WatchConsoleResponse], is func(*palyrav1.WatchConsoleResponse) bool) *palyrav1.WatchConsoleResponse {
 	t.Helper()
 	last := int64(0)
@@ -332,7 +335,8 @@ func TestWatchConsole(t *testing.T) {
 	ofBob, ofDan := bob.watch(0), dan.watch(0)
 	first := until(t, ofBob, func(m *palyrav1.WatchConsoleResponse) bool { return m.GetStatus() != nil })
 	until(t, ofDan, func(m *palyrav1.WatchConsoleResponse) bool { return m.GetStatus() != nil })
-	// A call of the agent asks people: who may see approvals is told, with what may be done.
+	// A call of the agent requires an approval. Members that may read approvals get it, with the
+	// permitted actions.
 	asked := make(chan error, 1)
 	go func() {
 		_, err := w.coder.call(running())
@@ -342,7 +346,7 @@ func TestWatchConsole(t *testing.T) {
 	if a := ask.GetApproval(); a.GetRequestedBy() != "agent:coder" || a.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING || !a.GetYou().GetMayDecide() {
 		t.Errorf("the ask is %v", a)
 	}
-	// The vote has the surface of the session, whatever the page says.
+	// The vote has the session's surface, regardless of the surface in the request.
 	decided := must.Get(palyrav1connect.NewApprovalsServiceClient(bob.http(), w.console.Origin).DecideApproval(t.Context(), &palyrav1.DecideApprovalRequest{
 		ApprovalId: ask.GetApproval().GetApprovalId(), Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE, ShownDigest: ask.GetApproval().GetCallDigest(), Surface: "cli",
 	}))(t)
@@ -353,19 +357,19 @@ func TestWatchConsole(t *testing.T) {
 		return m.GetApproval() != nil && m.GetApproval().GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING
 	})
 	must.Check(t, <-asked)
-	// A stream that was lost goes on where it was, and tells the same again.
+	// A stream that resumes after a sequence number repeats the later messages.
 	_ = ofBob.Close()
 	again := bob.watch(first.GetSequence())
 	if m := until(t, again, func(m *palyrav1.WatchConsoleResponse) bool { return m.GetApproval() != nil }); m.GetSequence() != ask.GetSequence() {
 		t.Errorf("it goes on at %d, and the ask was %d", m.GetSequence(), ask.GetSequence())
 	}
 	_ = again.Close()
-	// One that was far away, or elsewhere, is told to ask for everything.
+	// A stream that resumes at a number far ahead gets a reset.
 	far := bob.watch(done.GetSequence() + 1_000_000)
 	until(t, far, func(m *palyrav1.WatchConsoleResponse) bool { return m.GetReset_() != nil })
 	_ = far.Close()
-	// Dan may see no approvals and no calls of others: logging out ends his stream before
-	// he was told of any.
+	// dan may read neither approvals nor others' calls. The logout ends the stream before it sends
+	// any.
 	dan.post("/console/v1/logout", "")
 	for ofDan.Receive() {
 		if m := ofDan.Msg(); m.GetApproval() != nil || m.GetChange() != nil && m.GetChange().GetActor() != "user:dan" || m.GetJournalHead() != nil {
@@ -392,7 +396,7 @@ func TestSettingsAndChecks(t *testing.T) {
 	if _, err := ask(bob).GetSettings(t.Context(), &palyrav1.GetSettingsRequest{}); connect.CodeOf(err) != connect.CodePermissionDenied {
 		t.Errorf("an operator reads settings: %v", err)
 	}
-	// One examination at a time.
+	// Only one examination runs at a time.
 	in, out := make(chan struct{}), make(chan struct{})
 	w.examining = func() { close(in); <-out }
 	first := make(chan error, 1)
@@ -412,7 +416,7 @@ func TestSettingsAndChecks(t *testing.T) {
 	}
 }
 
-// get sends a browser somewhere and returns where it is sent on to.
+// get follows a browser's request to a path, and returns the redirect target.
 func (p *page) get(path string) *url.URL {
 	p.w.t.Helper()
 	c := p.http()
@@ -428,7 +432,7 @@ func (p *page) get(path string) *url.URL {
 	return must.Get(res.Location())(p.w.t)
 }
 
-// A person logs in at the identity provider, is in as a session of theirs, and out of both.
+// A user logs in at the identity provider, gets a session, and is logged out of both.
 func TestConsoleByProvider(t *testing.T) {
 	t.Parallel()
 	provider := logintest.Start(t, "")
@@ -437,7 +441,7 @@ func TestConsoleByProvider(t *testing.T) {
 	w.serveConsole()
 	p := &page{w: w, origin: w.console.Origin}
 	back := redirected(t, p.get("/console/v1/login/oidc").String()).Encode()
-	// Another browser cannot end the login: it would be in as somebody else.
+	// Another browser cannot complete the login, because it would get the first user's session.
 	other := &page{w: w, origin: w.console.Origin}
 	if to := other.get("/console/v1/callback?" + back); !strings.Contains(to.Fragment, "LOGIN_REFUSED") {
 		t.Errorf("another browser is sent to %s", to)

@@ -18,15 +18,14 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// sends calls a method of any kind with nothing in its message, and returns what came
-// of it.
+// sends calls a method of any kind with an empty message, and returns the error.
 func (c *client) sends(procedure string) error {
 	t := c.w.t
 	t.Helper()
 	generic := connect.NewClient[emptypb.Empty, emptypb.Empty](c.http, c.w.url+procedure, connect.WithGRPC())
 	m := procedures()[procedure]
 	switch {
-	case m == nil || m.IsStreamingClient(): // reflection has no descriptor here, and is such a stream
+	case m == nil || m.IsStreamingClient(): // the reflection service has no descriptor here, and is a bidirectional stream
 		stream := generic.CallBidiStream(t.Context())
 		_ = stream.Send(&emptypb.Empty{})
 		_ = stream.CloseRequest()
@@ -44,8 +43,8 @@ func (c *client) sends(procedure string) error {
 	return err
 }
 
-// refusedBy checks that a method refuses a caller with the one shape of error that
-// every refusal has, and that the refusal is journaled.
+// refusedBy checks that a method refuses a caller with the common form of errors, and that the
+// refusal is journaled.
 func (c *client) refusedBy(what, procedure, source string, want reason.Code) {
 	t := c.w.t
 	t.Helper()
@@ -62,7 +61,7 @@ func (c *client) refusedBy(what, procedure, source string, want reason.Code) {
 	}
 }
 
-// guarded are the methods that need a caller.
+// guarded returns the methods that require a caller.
 func guarded() map[string]api.Method {
 	list := maps.Collect(api.Methods())
 	maps.DeleteFunc(list, func(_ string, m api.Method) bool { return m.Needs == api.NeedsNothing })
@@ -89,7 +88,7 @@ func TestEveryMethodRefusesUnauthenticatedCallers(t *testing.T) {
 			late.alice.refusedBy("an expired certificate", procedure, "127.0.0.1", reason.CertificateExpired)
 		}
 	}
-	// The control: the same methods let somebody in who shows a good one.
+	// Control: the same methods accept a valid credential.
 	for _, procedure := range []string{statusProcedure, "/palyra.v1.AccessService/ListMembers", "/palyra.v1.GatewayService/ListTools"} {
 		if err := w.alice.sends(procedure); err != nil {
 			t.Errorf("the control: %s: %v", procedure, err)
@@ -131,7 +130,7 @@ func TestEveryMethodRefusesWithoutPermission(t *testing.T) {
 	if byRole < 100 {
 		t.Errorf("only %d refusals by role", byRole)
 	}
-	// The controls: the role and the scope let in.
+	// Controls: the role and the scope are accepted.
 	for what, x := range map[string]struct {
 		c         *client
 		procedure string

@@ -51,7 +51,7 @@ func readDocs(text string) map[string]documented {
 	return sections
 }
 
-// undocumented says what the documentation lacks.
+// undocumented returns the faults of the documentation.
 func undocumented(sections map[string]documented) (missing []string) {
 	for procedure, method := range procedures() {
 		name := strings.TrimPrefix(procedure, "/palyra.v1.")
@@ -84,8 +84,8 @@ func apiDocs(t *testing.T) string {
 	return string(text)
 }
 
-// docs/reference/methods.md has a section for every method, with what it needs and an
-// example; and none for a method that does not exist.
+// TestEveryMethodIsDocumented: docs/reference/methods.md has a section for every method, with
+// its permission and an example, and no section for an unknown method.
 func TestEveryMethodIsDocumented(t *testing.T) {
 	t.Parallel()
 	text := apiDocs(t)
@@ -98,7 +98,7 @@ func TestEveryMethodIsDocumented(t *testing.T) {
 			t.Errorf("%s is no method", name)
 		}
 	}
-	// The controls: what is taken away is missed.
+	// Control: each removed part is reported.
 	for _, change := range [][2]string{
 		{"### GatewayService/ListTools\n", "### Other\n"}, {"api GatewayService/ListTools '{}'", ""},
 		{"Permission `tool.list`", "Permission `tool.call`"}, {"api GatewayService/ListTools", "stream GatewayService/ListTools"},
@@ -109,7 +109,8 @@ func TestEveryMethodIsDocumented(t *testing.T) {
 	}
 }
 
-// Every example reads strictly into its request and keeps the field rules.
+// Every example is valid JSON of its request, without unknown members, and satisfies the field
+// rules.
 func TestExamplesAreRequests(t *testing.T) {
 	t.Parallel()
 	validator := must.Get(protovalidate.New())(t)
@@ -129,7 +130,7 @@ func newRequest(t *testing.T, method protoreflect.MethodDescriptor) protoreflect
 	return kind.New().Interface()
 }
 
-// refusesAlice says why a method refuses its example when alice sends it.
+// refusesAlice has the reason for which a method refuses its example from alice.
 var refusesAlice = map[string]string{
 	"KeyService/RotateKey":             "alice is not on the gateway's host",
 	"IdentityService/AddDevice":        "alice is not on the gateway's host",
@@ -150,11 +151,11 @@ func TestExamplesAreAccepted(t *testing.T) {
 		}
 		switch code := send(t, name, d.body); {
 		case code == reason.PermissionDenied && refusesAlice[name] != "":
-		case code == reason.InvalidInput && name == "VaultService/UnlockVault": // the key of this vault is under no passphrase
+		case code == reason.InvalidInput && name == "VaultService/UnlockVault": // the vault's key has no passphrase
 		case slices.Contains([]reason.Code{reason.InvalidInput, reason.PermissionDenied, reason.Unauthenticated}, code):
 			t.Errorf("%s: %s", name, code)
 		}
-		// The control: an example with a member that does not exist.
+		// Control: an example with an unknown member is refused.
 		wrong := strings.Replace(d.body, "{", `{"no_such_member":1,`, 1)
 		wrong = strings.Replace(wrong, ",}", "}", 1)
 		if code := send(t, name, wrong); code != reason.InvalidInput {
@@ -189,7 +190,7 @@ func (c *client) post(ctx context.Context, t *testing.T, name, kind string, body
 	return must.Get(c.http.Do(req))(t)
 }
 
-// sendUnary returns the reason of the error, "" when there is none.
+// sendUnary sends a unary request and returns the reason of the error, or "".
 func (c *client) sendUnary(t *testing.T, name, body string) reason.Code {
 	t.Helper()
 	res := c.post(t.Context(), t, name, "application/json", []byte(body))
@@ -204,8 +205,8 @@ func (c *client) sendUnary(t *testing.T, name, body string) reason.Code {
 	return e.code()
 }
 
-// sendStream looks at the first message of the answer, which is the end when
-// the request is refused, and leaves.
+// sendStream sends a streaming request, reads the first message of the response, and
+// disconnects. A refused request has its error in the first message.
 func (c *client) sendStream(t *testing.T, name, body string) reason.Code {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())

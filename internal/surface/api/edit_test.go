@@ -13,8 +13,8 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// Who may answer a call may change it first, says what it was shown, and then answers it
-// no more; everybody else changes nothing.
+// TestEditApproval: a member that may decide a call may edit it first, must present the
+// displayed digest, and may not decide it afterwards. Other members cannot edit it.
 func TestEditApproval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

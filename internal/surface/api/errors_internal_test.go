@@ -90,7 +90,7 @@ func TestErrorMapping(t *testing.T) {
 	}
 }
 
-// What has no reason shows nothing of its cause, and the log has it.
+// An error without a reason does not reveal its cause, which is logged.
 func TestInternalErrorsShowNothing(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{
@@ -135,7 +135,7 @@ func (a *countingAudit) Refused(_ context.Context, source, procedure string, cod
 
 func (a *countingAudit) Exported(context.Context, access.Caller, string) error { return nil }
 
-// A method that somebody adds without a row is denied, to owners as well.
+// A method without a row in the table is denied, also to owners.
 func TestMethodWithoutARowIsDenied(t *testing.T) {
 	t.Parallel()
 	one := limit.Rates{Each: limit.Limit{PerSecond: 1, Burst: 9}, Global: limit.Limit{PerSecond: 1, Burst: 9}}

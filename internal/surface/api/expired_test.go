@@ -18,8 +18,7 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// expired is a world of the clock that the certificates of alice and all others
-// expired an hour ago.
+// expired returns a world whose certificates expired an hour ago.
 func expired(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, func(w *world) { w.ago.Store(int64(25 * time.Hour)) })
@@ -27,7 +26,7 @@ func expired(t *testing.T) *world {
 	return w
 }
 
-// sendEmpty sends what any method can be sent, and returns status and body.
+// sendEmpty sends an empty JSON object, and returns status and body.
 func (c *client) sendEmpty(procedure string) (int, string) {
 	c.w.t.Helper()
 	req := must.Get(http.NewRequestWithContext(c.w.t.Context(), http.MethodPost, c.w.url+procedure, strings.NewReader("{}")))(c.w.t)
@@ -37,8 +36,8 @@ func (c *client) sendEmpty(procedure string) (int, string) {
 	return res.StatusCode, string(must.Get(io.ReadAll(res.Body))(c.w.t))
 }
 
-// With an expired certificate every method of the table is refused with the reason
-// and the next step, except for the renewal, after which all is as before.
+// With an expired certificate, every method of the table is refused with the reason and the
+// next step, except the renewal. After the renewal all methods are available again.
 func TestExpiredCertificateRenewsAndNothingElse(t *testing.T) {
 	t.Parallel()
 	w := expired(t)
@@ -82,7 +81,7 @@ func TestExpiredCertificateRenewsAndNothingElse(t *testing.T) {
 		t.Errorf("with the new certificate: %v", err)
 	}
 
-	// Nobody else renews.
+	// Callers without a certificate, and revoked devices, cannot renew.
 	_, err = renew(w.connect("", nil))
 	wantError(t, "without a certificate", err, reason.Unauthenticated)
 	must.Get(w.identity.Revoke(t.Context(), access.User("alice"), w.bob.device, "lost", true))(t)

@@ -30,7 +30,7 @@ func lineColumn(t *testing.T, text []byte) []byte {
 	return lines
 }
 
-// The journal's export is one stream, whose lines are in every form.
+// The journal's export is one stream, whose lines are the same in every format.
 func TestJournalExportForms(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

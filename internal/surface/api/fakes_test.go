@@ -27,7 +27,7 @@ import (
 	"palyra/internal/vault/kek"
 )
 
-// audit keeps what the guard tells it.
+// audit records the calls of the guard.
 type audit struct {
 	mu       sync.Mutex
 	refused  []refusal
@@ -65,7 +65,7 @@ func (a *audit) has(want refusal) bool {
 	return slices.Contains(a.refused, want)
 }
 
-// gatewayFake is a daemon that is ready, or has problems.
+// gatewayFake is a daemon with configurable problems; without problems it is ready.
 type gatewayFake struct {
 	mu       sync.Mutex
 	problems []string
@@ -83,7 +83,7 @@ func (g *gatewayFake) Problems(context.Context) []string {
 	return g.problems
 }
 
-// hostPlace stands in every text of the fake's status that may have a path of the host.
+// hostPlace is part of every text in the fake's status that may have a path of the host.
 const hostPlace = "/srv/canary-of-the-host"
 
 func (g *gatewayFake) Status(context.Context) (api.Status, error) {
@@ -109,7 +109,7 @@ func (g *gatewayFake) Thaw(context.Context, access.Caller) (api.FreezeState, err
 
 var errPrivate = errors.New("opening /var/lib/palyra/secret.db: disk on fire")
 
-// evidence finds attestations in the store; snapshots are broken.
+// evidence reads attestations from the store; its snapshots fail.
 type evidence struct {
 	db     *sqlite.DB
 	notary *attest.Notary
@@ -128,7 +128,7 @@ func (e *evidence) Attestations(context.Context, int, string) ([]attest.Listed, 
 
 func (e *evidence) KeySet() (json.RawMessage, error) { return e.notary.KeySet().JSON() }
 
-// policiesFake tells w.checking, if there is one, of each check.
+// policiesFake calls w.checking, if set, at each check.
 type policiesFake struct{ w *world }
 
 func (p policiesFake) Check(_ context.Context, sources []policy.Source) []finding.Finding {
@@ -199,7 +199,7 @@ func (policiesFake) Past(_ context.Context, _ access.Caller, id string) (policya
 	}, err
 }
 
-// pastDecision is the one decision that policiesFake knows.
+// pastDecision is the only decision that policiesFake has.
 const pastDecision = "01JZ8Q4T2M0000000000000001"
 
 // membersFake is the real identity service.
@@ -208,7 +208,7 @@ type membersFake struct {
 	w *world
 }
 
-// devicesFake is what DeviceService shows.
+// devicesFake implements the devices of DeviceService.
 type devicesFake struct {
 	*access.Registry
 	*identity.Service

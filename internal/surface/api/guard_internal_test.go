@@ -40,8 +40,8 @@ func newJournalKey(t *testing.T) *journal.Key {
 	return must.Get(journal.NewKey("gateway.example", private))(t)
 }
 
-// After a change of the key, the newest checkpoint may be one of the key
-// before.
+// After a rotation of the key, the newest checkpoint may still have the previous key's
+// signature.
 func TestSignerOfACheckpoint(t *testing.T) {
 	t.Parallel()
 	before, now, other := newJournalKey(t), newJournalKey(t), newJournalKey(t)

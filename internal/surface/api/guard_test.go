@@ -73,7 +73,7 @@ func TestRolesAreAskedPerMethod(t *testing.T) {
 		call    func(*client) error
 		may     *client
 		mayNot  []*client
-		allowed reason.Code // of the one who may; "" means success
+		allowed reason.Code // for the client that may; "" means success
 	}{
 		"decide": {func(c *client) error { _, err := c.approvals().DecideApproval(ctx, decide); return err },
 			w.bob, []*client{w.coder, w.dan, w.eve}, reason.NotFound},
@@ -166,7 +166,7 @@ func TestRateLimit(t *testing.T) {
 	if !w.audit.has(refusal{"user:bob", statusProcedure, reason.RateLimited}) {
 		t.Errorf("audited %v", w.audit.refused)
 	}
-	// The controls: another principal, and another class of the same one.
+	// Controls: another principal, and another class of the same principal.
 	if err := status(w.dan); err != nil {
 		t.Errorf("another principal: %v", err)
 	}
@@ -243,7 +243,7 @@ func TestFieldRules(t *testing.T) {
 	}
 }
 
-// admitted is the sequence number of the last event that admitted somebody.
+// admitted returns the sequence number of the last event of package identity.
 func (w *world) admitted() int64 {
 	var last int64
 	events := must.Get(w.journalEvents())(w.t)
@@ -260,7 +260,7 @@ func (w *world) journalEvents() ([]*palyrav1.Event, error) {
 	return res.GetEvents(), err
 }
 
-// JSON members that a message does not have are refused, not dropped.
+// Unknown JSON members of a message are refused, not dropped.
 func TestUnknownJSONMemberIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -296,7 +296,7 @@ func TestMessagesOverTheLimit(t *testing.T) {
 			t.Errorf("%s: the control under the limit: %v", name, err)
 		}
 	}
-	// What compression hides counts, too.
+	// The limit applies to the decompressed size.
 	_, err := w.alice.policy(connect.WithSendGzip()).ValidatePolicy(t.Context(), big(api.MaxMessage))
 	if connect.CodeOf(err) != connect.CodeResourceExhausted {
 		t.Errorf("compressed: %v", err)
@@ -306,7 +306,7 @@ func TestMessagesOverTheLimit(t *testing.T) {
 	}
 }
 
-// Several messages of a stream are measured one by one.
+// The limit applies to each message of a stream separately.
 func TestFramesAreMeasuredOneByOne(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -362,8 +362,7 @@ func TestReflectionNeedsACredential(t *testing.T) {
 	}
 }
 
-// Files come with all that they import, each once, and what is not there is
-// said to be not there.
+// Reflection returns a file with all its imports, each once, and an error for an unknown file.
 func TestReflectionDescribesTheAPI(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -432,8 +431,8 @@ func TestInternalErrorsAreLoggedAndNotShown(t *testing.T) {
 	}
 }
 
-// TestUnauthenticatedLimitIsSeparate: unauthenticated clients, regardless of their number, do not
-// consume the limits of members: their shared bucket is separate.
+// TestUnauthenticatedLimitIsSeparate: unauthenticated clients, regardless of their number, do
+// not consume the limits of members, because they share a separate bucket.
 func TestUnauthenticatedLimitIsSeparate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {
@@ -452,5 +451,5 @@ func TestUnauthenticatedLimitIsSeparate(t *testing.T) {
 	for range 3 {
 		must.Do(t, status(w.bob))
 	}
-	wantError(t, "another member", status(w.dan), reason.RateLimited) // the control: members share a bucket
+	wantError(t, "another member", status(w.dan), reason.RateLimited) // control: one shared bucket
 }

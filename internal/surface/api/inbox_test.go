@@ -8,7 +8,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// What a person is shown of an ask before they answer, and what they may do.
+// TestInbox: an approver gets the details of an approval before the decision, and the permitted
+// actions.
 func TestInbox(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

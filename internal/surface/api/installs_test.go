@@ -16,8 +16,8 @@ func (c *client) installs() palyrav1connect.InstallServiceClient {
 	return palyrav1connect.NewInstallServiceClient(c.http, c.w.url)
 }
 
-// TestInstalled: an owner has a file watched and sees its entry change; agents and people
-// without the permission have nothing watched and learn nothing.
+// TestInstalled: an owner registers a file and gets its entries' changed state. Agents and
+// members without the permission can neither register files nor read entries.
 func TestInstalled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// TestPagesOfLargeEvents: a page with large events, such as those of calls with
-// many connections, ends early and goes on where it ended.
+// TestPagesOfLargeEvents: a page with large events, such as those of calls with many
+// connections, ends early. The next page continues after its last event.
 func TestPagesOfLargeEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -40,7 +40,7 @@ func TestPagesOfLargeEvents(t *testing.T) {
 	}
 }
 
-// A page of which no size is asked for has a hundred events.
+// A page without a requested size has a hundred events.
 func TestPageWithoutASize(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -53,8 +53,8 @@ func TestPageWithoutASize(t *testing.T) {
 	}
 }
 
-// TestNewestFirst: the newest events come first, page by page, each once, down to the
-// first one of the journal; also where a page ends early because its events are large.
+// TestNewestFirst: events are listed newest first, page by page, each once, to the first one of
+// the journal. This also applies if a page ends early because of large events.
 func TestNewestFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// renewed is a client of the same device with a new key.
+// renewed renews the device's certificate with a new key, and returns a client with that key.
 func (c *client) renewed() (*client, error) {
 	c.w.t.Helper()
 	key, csr := request(c.w.t)
@@ -34,7 +34,7 @@ func (c *client) renewed() (*client, error) {
 	return c.w.connect(c.device, certificate(chain, key)), nil
 }
 
-// keysEnd runs what ends requests of keys that ended, as the daemon does.
+// keysEnd starts the ending of requests whose key ended, as in the daemon.
 func (w *world) keysEnd() {
 	w.t.Helper()
 	w.identity.OnKeyEnd(func(device, key string, why *reason.Error) { w.server.EndKey(device, key, why) })
@@ -47,9 +47,9 @@ func (w *world) keysEnd() {
 	})
 }
 
-// A replaced key works for five minutes and renews nothing; then every method refuses
-// it, with the way back, and it is an alarm that the owners are told of. The new key is
-// the control.
+// A replaced key stays valid for five minutes and cannot renew. Afterwards every method refuses
+// it with the remedy, and its use raises an alarm for the owners. Control: the new key is
+// accepted.
 func TestReplacedKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -58,7 +58,7 @@ func TestReplacedKeyIsRefused(t *testing.T) {
 		_, err := c.status().GetStatus(t.Context(), &palyrav1.GetStatusRequest{})
 		return err
 	}
-	again := must.Get(w.bob.renewed())(t) // as long as no newer key was used
+	again := must.Get(w.bob.renewed())(t) // permitted while no newer key was used
 	must.Do(t, use(again))
 	must.Do(t, use(w.bob))
 	_, err := w.bob.renewed()
@@ -93,15 +93,16 @@ func TestReplacedKeyIsRefused(t *testing.T) {
 			t.Errorf("%s is told %v: %v", c.device, got, res.GetNotices())
 		}
 	}
-	// The connection of the old key ends, so that the next shows what the client has.
+	// The connection of the old key ends, so that the next connection presents the client's
+	// current certificate.
 	code, _ := w.bob.sendEmpty(statusProcedure)
 	if code != http.StatusUnauthorized {
 		t.Errorf("answered %d", code)
 	}
 }
 
-// What was opened with a key ends with the key: watches in each protocol, and a call.
-// What the device opened with its new key goes on.
+// Streams that were opened with a key end with the key: watches in each protocol, and a call.
+// Streams of the same device with its new key continue.
 func TestEndOfAKeyEndsItsStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -122,10 +123,10 @@ func TestEndOfAKeyEndsItsStreams(t *testing.T) {
 		call <- err
 	}()
 	<-began
-	other := must.Get(w.bob.renewed())(t).watch() // its first use
+	other := must.Get(w.bob.renewed())(t).watch() // the first use of the new key
 	must.Get(must.Get(w.coder.renewed())(t).status().GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
 	w.ago.Store(int64(-identity.KeyGrace))
-	// The first use of a key of dan's makes the gateway look at the clock.
+	// The first use of dan's key makes the gateway check the clock.
 	must.Get(w.dan.status().GetStatus(t.Context(), &palyrav1.GetStatusRequest{}))(t)
 	for _, s := range streams {
 		wantError(t, "a watch with the old key", s.ended(t), reason.KeyReplaced)
@@ -140,8 +141,8 @@ func (c *client) life() palyrav1connect.DeviceServiceClient {
 	return palyrav1connect.NewDeviceServiceClient(c.http, c.w.url)
 }
 
-// TestDeviceActs: the acts of a device are listed newest first and page by page: votes, grants,
-// runs, calls, tokens, members and devices, and nothing of other devices.
+// TestDeviceActs: a device's acts are listed newest first and page by page: votes, grants,
+// runs, calls, tokens, members and devices. Acts of other devices are not listed.
 func TestDeviceActs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -198,7 +199,7 @@ func TestDeviceActs(t *testing.T) {
 			t.Errorf("%s did\n%s\nwant\n%s", c.of.device, strings.Join(got, "\n"), strings.Join(c.want, "\n"))
 		}
 	}
-	// Calls and runs end with the device, so that there is nothing to take back.
+	// Calls and runs end with the device, so that their acts have no undo.
 	must.Get(palyrav1connect.NewIdentityServiceClient(w.alice.http, w.url).RevokeDevice(t.Context(), &palyrav1.RevokeDeviceRequest{DeviceId: w.coder.device, AcceptLoss: true}))(t)
 	acts := must.Get(w.alice.life().ListDeviceActs(t.Context(), &palyrav1.ListDeviceActsRequest{DeviceId: w.coder.device}))(t).GetActs()
 	if len(acts) != 2 || acts[0].GetUndo() != "" || acts[1].GetUndo() != "" {
@@ -206,8 +207,8 @@ func TestDeviceActs(t *testing.T) {
 	}
 }
 
-// TestDeviceVisibility: a member can see its own devices and those of its agents. Others require
-// access.read, without which their existence is not revealed.
+// TestDeviceVisibility: a member can see its own devices and its agents' devices. Other devices
+// require access.read, without which their existence is not revealed.
 func TestDeviceVisibility(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -231,8 +232,8 @@ func TestDeviceVisibility(t *testing.T) {
 	}
 }
 
-// TestRotateKeyNeedsTheHost: only the gateway's host can replace its keys, and devices continue to
-// work.
+// TestRotateKeyNeedsTheHost: only the gateway's host can rotate its keys, and devices stay
+// valid.
 func TestRotateKeyNeedsTheHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

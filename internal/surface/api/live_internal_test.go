@@ -17,7 +17,7 @@ import (
 	"palyra/internal/ops/localsocket"
 )
 
-// flaky lets a device in a number of times.
+// flaky accepts a credential a limited number of times.
 type flaky struct{ times int }
 
 func (f *flaky) Authenticate([]*x509.Certificate) (access.Caller, error) {
@@ -87,7 +87,7 @@ func TestLiveRequestsEndByDevice(t *testing.T) {
 	}
 }
 
-// lasting lets a device in.
+// lasting accepts every credential.
 type lasting struct{}
 
 func (lasting) Authenticate([]*x509.Certificate) (access.Caller, error) {
@@ -103,8 +103,8 @@ func (l lasting) AuthenticateAgent(string) (access.Caller, error) { return l.Aut
 
 func (lasting) NoteUse(context.Context, []*x509.Certificate, string) error { return nil }
 
-// Whatever a request does, it ends when the certificate that let it in does, and says
-// so: a unary method that takes long, a call's stream and a watch are all behind this.
+// Every request ends with the certificate that authenticated it, and its error has that reason.
+// This covers a slow unary method, the stream of a call, and a watch.
 func TestRequestsEndWithTheirCertificate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -140,9 +140,9 @@ func TestRequestsEndWithTheirCertificate(t *testing.T) {
 	})
 }
 
-// TestSocketRequestsAreRechecked: a request over the socket ends soon after the socket is no longer
-// a credential, of which palyrad gets no notification. Package identity notifies about
-// certificates.
+// TestSocketRequestsAreRechecked: a request over the socket ends soon after the socket is no
+// longer a valid credential. palyrad polls for this, because package identity sends
+// notifications only about certificates.
 func TestSocketRequestsAreRechecked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,8 +182,8 @@ func TestSocketRequestsAreRechecked(t *testing.T) {
 	})
 }
 
-// Streams that last are bounded by principal and for the gateway; at the latter bound whoever
-// has none gets one.
+// Long-lived streams are limited for each principal and for the gateway. At the gateway's
+// limit, a principal without a stream still gets one.
 func TestLastingStreamsAreBounded(t *testing.T) {
 	t.Parallel()
 	var o openStreams
@@ -205,7 +205,7 @@ func TestLastingStreamsAreBounded(t *testing.T) {
 	if n := open("eve", 10*mostStreamsEach); n != mostStreamsEach {
 		t.Errorf("one principal has %d streams", n)
 	}
-	if n := open("bob", 1); n != 1 { // the control
+	if n := open("bob", 1); n != 1 { // control
 		t.Error("another principal has none")
 	}
 	for i := range 2 * mostStreams / mostStreamsEach {

@@ -18,12 +18,12 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// watching is an open stream of approvals.
+// watching is an open stream of approvals, whose end is sent to end.
 type watching struct {
 	end chan error
 }
 
-// watch opens a stream and returns once it is there.
+// watch opens a stream and returns after its first message.
 func (c *client) watch(opts ...connect.ClientOption) *watching {
 	c.w.t.Helper()
 	stream := must.Get(c.approvals(opts...).WatchApprovals(c.w.t.Context(), &palyrav1.WatchApprovalsRequest{}))(c.w.t)
@@ -67,7 +67,7 @@ func (w *world) revoke(device string) {
 	must.Get(w.identity.Revoke(w.t.Context(), access.User("alice"), device, "lost", true))(w.t)
 }
 
-// Revoking a device ends its streams at once, and only its own.
+// Revoking a device ends its own streams immediately, and no others.
 func TestRevocationEndsLiveStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -93,7 +93,7 @@ func TestRevocationEndsLiveStreams(t *testing.T) {
 	}
 }
 
-// A call of a revoked device is stopped, attested, and its result stays inside.
+// A call of a revoked device is stopped and attested, and its result is not returned.
 func TestRevocationStopsACall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -167,7 +167,7 @@ func TestStopEndsWatchesButNotCalls(t *testing.T) {
 	}
 }
 
-// A watcher sees what happens to approvals and can go on where it was.
+// A watcher gets the changes of approvals, and can resume after a sequence number.
 func TestWatchResumes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -204,8 +204,8 @@ func TestWatchResumes(t *testing.T) {
 	wantError(t, "a made-up cursor", err, reason.InvalidInput)
 }
 
-// What is open ends when another set of policies no longer lets its caller have it, also
-// where nothing would be sent; streams of others go on.
+// A stream ends when new policies no longer permit it to its caller, also if it has no message
+// to send. Streams of other callers continue.
 func TestPoliciesEndStreams(t *testing.T) {
 	t.Parallel()
 	held := make(chan error, 1)

@@ -37,7 +37,8 @@ func (c *client) logins() palyrav1connect.LoginServiceClient {
 	return palyrav1connect.NewLoginServiceClient(c.http, c.w.url)
 }
 
-// A person without a credential logs in, acts, logs out, and acts no more.
+// TestLogIn: a user without a credential logs in, makes requests, logs out, and is then
+// refused.
 func TestLogIn(t *testing.T) {
 	t.Parallel()
 	provider := logintest.Start(t, "")
@@ -94,7 +95,7 @@ func redirected(t *testing.T, page string) url.Values {
 	return must.Get(res.Location())(t).Query()
 }
 
-// Strangers log in at the rate of their address.
+// The rate of logins is limited by client address.
 func TestLoginIsRateLimited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {

@@ -16,8 +16,8 @@ func (c *client) members() palyrav1connect.AccessServiceClient {
 	return palyrav1connect.NewAccessServiceClient(c.http, c.w.url)
 }
 
-// Every change of members is for owners and admins, what concerns owners and admins
-// for owners alone, and whoever may not is told so in the same way, and journaled.
+// Only owners and admins may change members, and only owners may change owners and admins.
+// Other callers get the same refusal, which is journaled.
 func TestMemberChangePermissions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -77,8 +77,8 @@ func TestMemberChangePermissions(t *testing.T) {
 	}
 }
 
-// What a member had open ends when it may do less, and the next request is judged by
-// what it may do now.
+// A member's streams end when it loses a permission, and its next request is judged by its new
+// permissions.
 func TestChangesOfMembersEndStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// services walks the service descriptors of the API.
+// services returns the service descriptors of the API.
 func services() []protoreflect.ServiceDescriptor {
 	var list []protoreflect.ServiceDescriptor
 	protoregistry.GlobalFiles.RangeFilesByPackage("palyra.v1", func(f protoreflect.FileDescriptor) bool {
@@ -30,7 +30,7 @@ func services() []protoreflect.ServiceDescriptor {
 	return list
 }
 
-// procedures lists every method of the API.
+// procedures returns every method of the API by its procedure.
 func procedures() map[string]protoreflect.MethodDescriptor {
 	list := map[string]protoreflect.MethodDescriptor{}
 	for _, s := range services() {
@@ -61,7 +61,7 @@ func TestEveryMethodHasARow(t *testing.T) {
 	for _, name := range unlisted(maps.Collect(api.Methods())) {
 		t.Errorf("%s has no row in the access table", name)
 	}
-	// The control: a table that lacks one is caught.
+	// Control: a table with a missing row is reported.
 	short := maps.Collect(api.Methods())
 	delete(short, "/palyra.v1.GatewayService/CallTool")
 	if got := unlisted(short); !slices.Equal(got, []string{"/palyra.v1.GatewayService/CallTool"}) {
@@ -101,8 +101,8 @@ var public = map[string]limit.Class{
 	"/palyra.v1.LoginService/PollLogin":        api.LimitLogin,
 }
 
-// TestRowsAreValid: rows contain permissions known to Cedar, and existing limit classes and audit
-// kinds. Only health, logins and the pairing steps are public.
+// TestRowsAreValid: rows contain permissions of the Cedar schema, and existing limit classes
+// and audit kinds. Only health, logins and the pairing steps are public.
 func TestRowsAreValid(t *testing.T) {
 	t.Parallel()
 	set := policytest.Set(t, policytest.Options{})

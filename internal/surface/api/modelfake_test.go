@@ -8,7 +8,7 @@ import (
 	"palyra/internal/run/model"
 )
 
-// modelFake is a provider that answers as a test says.
+// modelFake is a provider whose responses a test sets.
 type modelFake struct {
 	mu sync.Mutex
 	do func(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error)
@@ -20,7 +20,7 @@ func (f *modelFake) set(do func(context.Context, model.Request, func(model.Event
 	f.do = do
 }
 
-// plays sets the turns of a run; the last one is played again and again.
+// plays sets the turns of a run; the last one is repeated.
 func (f *modelFake) plays(turns ...model.Turn) {
 	f.set(func(_ context.Context, r model.Request, observe func(model.Event)) (model.Turn, error) {
 		t := turns[min(turnOf(r), len(turns)-1)]
@@ -31,7 +31,7 @@ func (f *modelFake) plays(turns ...model.Turn) {
 	})
 }
 
-// turnOf counts the turns that a conversation has.
+// turnOf counts the turns of a conversation.
 func turnOf(r model.Request) int {
 	n := 0
 	for _, m := range r.Messages {
@@ -52,17 +52,17 @@ func (f *modelFake) Generate(ctx context.Context, r model.Request, observe func(
 	return do(ctx, r, observe)
 }
 
-// says is a turn that ends the run.
+// says returns a turn that ends the run.
 func says(text string) model.Turn {
 	return model.Turn{Text: text, Stop: model.EndTurn, Usage: model.Usage{InputTokens: 3, OutputTokens: 2}, Model: "fake-1"}
 }
 
-// wants is a turn with calls.
+// wants returns a turn with calls.
 func wants(calls ...model.Call) model.Turn {
 	return model.Turn{Calls: calls, Stop: model.ToolUse, Usage: model.Usage{InputTokens: 3, OutputTokens: 2}, Model: "fake-1"}
 }
 
-// read and program are calls of the tools that the world has.
+// read and program return calls of the tools of the world.
 func read(id string) model.Call {
 	return model.Call{ID: id, Tool: "fs.read", Input: reading().GetInputJson()}
 }

@@ -22,7 +22,7 @@ import (
 
 const evaluationRoute = "POST /access/v1/evaluation"
 
-// late are issuers that are there once the members are.
+// late is a set of issuers that is created after the members.
 type late struct{ *resource.Service }
 
 // oauthWorld is the API with an issuer whose subject "alice" is alice, and a guarded
@@ -73,8 +73,8 @@ func (o *oauthWorld) send(method, path, bearer string) (*http.Response, string) 
 	return res, string(text)
 }
 
-// TestOAuthTokens: a token of an issuer is good for guarded routes within its scopes, is
-// not handed to their handlers, and for nothing of the API.
+// TestOAuthTokens: a token of an issuer is accepted on guarded routes within its scopes, and is
+// not passed to their handlers. The API does not accept it.
 func TestOAuthTokens(t *testing.T) {
 	t.Parallel()
 	var who access.Caller
@@ -109,7 +109,8 @@ func TestOAuthTokens(t *testing.T) {
 		t.Errorf("control: %s", res.Status)
 	}
 
-	// The API takes none, though the scope is there; a token of the gateway's own, yes.
+	// The API accepts no token of an issuer, even with the scope. It accepts a token of the
+	// gateway.
 	if res, text := o.send("POST", statusProcedure, o.token("daemon.status")); res.StatusCode != http.StatusForbidden || !strings.Contains(text, "does not accept tokens of other issuers") {
 		t.Errorf("the API: %s %s", res.Status, text)
 	}
@@ -130,8 +131,8 @@ func TestOAuthTokens(t *testing.T) {
 	}
 }
 
-// TestOAuthMembersWithFewerPermissions: what a member loses, its tokens lose, and what is open
-// with one ends.
+// TestOAuthMembersWithFewerPermissions: a member's tokens lose each permission that the member
+// loses, and open requests with such a token end.
 func TestOAuthMembersWithFewerPermissions(t *testing.T) {
 	t.Parallel()
 	open, ended := make(chan struct{}), make(chan struct{})
@@ -173,7 +174,8 @@ func TestOAuthMembersWithFewerPermissions(t *testing.T) {
 	}
 }
 
-// TestResourceMetadata: RFC 9728, for anybody, and nothing where no issuer is.
+// TestResourceMetadata: the metadata of RFC 9728 need no credential, and do not exist without
+// an issuer.
 func TestResourceMetadata(t *testing.T) {
 	t.Parallel()
 	o := newOAuthWorld(t, func(http.ResponseWriter, *http.Request) {})

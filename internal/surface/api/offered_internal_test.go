@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestUnlistedHandlersAreNotReached: a handler that is not a method of a service is not reachable,
-// even if it is registered next to them. The control is a method.
+// TestUnlistedHandlersAreNotReached: a handler that is not a method of a service is not
+// reachable, even if it is registered next to them. Control: a method is reachable.
 func TestUnlistedHandlersAreNotReached(t *testing.T) {
 	t.Parallel()
 	handler := offered(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))

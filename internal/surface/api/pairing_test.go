@@ -16,7 +16,7 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// openPairings is a host of pairings, of which nobody ever answers one.
+// openPairings creates a host of pairings whose approvals are never answered.
 func (w *world) openPairings() *pairing.Host {
 	w.t.Helper()
 	w.pairings = must.Get(pairing.NewHost(pairing.Config{
@@ -44,9 +44,9 @@ func (c *client) pairing() palyrav1connect.PairingServiceClient {
 	return palyrav1connect.NewPairingServiceClient(c.http, c.w.url)
 }
 
-// TestPairingCodePermissions: people can create codes for themselves, and members with permission
-// to change members for others. Callers that may not see a member's code cannot tell whether it
-// exists.
+// TestPairingCodePermissions: a user can create codes for itself, and a member that may change
+// members can create codes for others. Callers that may not see a member's code cannot tell
+// whether it exists.
 func TestPairingCodePermissions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -33,7 +33,7 @@ func (w *world) openPasskeys() *passkeys.Keeper {
 	return w.passkeys
 }
 
-// enroll gives the client a passkey.
+// enroll enrolls a passkey for the client.
 func (c *client) enroll() (*passkeytest.Authenticator, *palyrav1.Passkey) {
 	t := c.w.t
 	t.Helper()
@@ -45,7 +45,7 @@ func (c *client) enroll() (*passkeytest.Authenticator, *palyrav1.Passkey) {
 	return a, res.GetPasskey()
 }
 
-// touched adds to a vote what a passkey says of it.
+// touched adds a passkey assertion to a vote.
 func (c *client) touched(a *passkeytest.Authenticator, v *palyrav1.DecideApprovalRequest) *palyrav1.DecideApprovalRequest {
 	t := c.w.t
 	t.Helper()
@@ -61,8 +61,8 @@ func answered(a passkey.Assertion, given *palyrav1.ChallengePasskeyResponse) *pa
 	}
 }
 
-// A policy that demands presence takes a vote by a passkey, also after one without, and
-// the journal alone proves it later: by the enrolment's event and the vote's.
+// A policy that requires presence accepts a vote with a passkey, also after a vote without one.
+// The events of the enrolment and the vote are sufficient to verify it later.
 func TestVoteByPasskey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = somebodyThere })
@@ -99,7 +99,7 @@ func TestVoteByPasskey(t *testing.T) {
 	wantError(t, "everybody's", err, reason.PermissionDenied)
 }
 
-// Each misuse of a passkey refuses the vote, and nothing is voted.
+// Each misuse of a passkey refuses the vote, and no vote is recorded.
 func TestPasskeyVotesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = somebodyThere })
@@ -159,7 +159,8 @@ func TestPasskeyVotesThatAreRefused(t *testing.T) {
 	replayed.Passkey = seen
 	_, err := w.bob.votes(replayed)
 	wantError(t, "replayed on another approval", err, reason.PresenceNotProven)
-	// Somebody else's vote in between makes it another question.
+	// Another member's vote in between changes the approval, so that the assertion no longer
+	// matches.
 	asked := w.asks()
 	yes := w.bob.touched(a, yesTo(asked))
 	must.Get(carol.votes(yesTo(asked)))(t)
@@ -167,9 +168,9 @@ func TestPasskeyVotesThatAreRefused(t *testing.T) {
 	wantError(t, "the record changed", err, reason.ApprovalConflict)
 }
 
-// TestEnrolmentWithStolenSession: with an agent connected, a stolen session cannot enroll a passkey
-// that counts. A confirmation on the host makes it count, and neither a token nor a console session
-// is the host.
+// TestEnrolmentWithStolenSession: with an agent connected, a stolen session cannot enroll a
+// passkey that counts. It counts after a confirmation on the host; neither its own session nor
+// an owner can confirm it.
 func TestEnrolmentWithStolenSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -203,7 +204,7 @@ func TestEnrolmentWithStolenSession(t *testing.T) {
 	}
 }
 
-// An API token has no passkey, whoever made it.
+// An API token cannot enroll a passkey, whichever member created the token.
 func TestTokensHaveNoPasskeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

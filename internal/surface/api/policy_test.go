@@ -32,8 +32,8 @@ forbid(principal == User::"alice", action == Action::"policy.simulate", resource
 when { context.device_id == "never" };
 `
 
-// A described call is explained with the facts and votes that are given, and
-// nothing of it runs or is journaled.
+// A described call is explained with the given facts and votes. It is neither run nor
+// journaled.
 func TestExplainDescribedCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = noRisk })
@@ -96,7 +96,7 @@ func TestCallsRunDuringACheck(t *testing.T) {
 		}
 	}
 	w.read.Ran(t, 2)
-	// The control: the check goes on still.
+	// Control: the check is still running.
 	select {
 	case err := <-checked:
 		t.Errorf("the check ended before the calls, with %v", err)
@@ -130,7 +130,7 @@ func TestInvalidDescribedCalls(t *testing.T) {
 	}
 }
 
-// To explain what policy says of somebody else takes policy.simulate.
+// An explanation for another principal requires policy.simulate.
 func TestExplainSomebodyElsesCall(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = noRisk })
@@ -144,7 +144,7 @@ func TestExplainSomebodyElsesCall(t *testing.T) {
 	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
 	_, err := w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun("agent:coder", "")))
 	wantError(t, "without policy.simulate", err, reason.PermissionDenied)
-	// The control: her own call is hers to ask about.
+	// Control: a caller may explain its own call.
 	for _, principal := range []string{"", "user:alice"} {
 		if _, err := w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun(principal, ""))); err != nil {
 			t.Errorf("%q: %v", principal, err)
@@ -152,7 +152,7 @@ func TestExplainSomebodyElsesCall(t *testing.T) {
 	}
 }
 
-// A past call says what denied it in the end, and what policy said.
+// The explanation of a past call has the reason of its denial, and the verdict of policy.
 func TestExplainPastDecision(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -169,7 +169,7 @@ func TestExplainPastDecision(t *testing.T) {
 	wantError(t, "an unknown id", err, reason.NotFound)
 }
 
-// Sources that are not in force are shown beside those that are.
+// Sources that are not in force are evaluated and compared with the policies in force.
 func TestSimulatePolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -17,8 +17,8 @@ import (
 
 const heldResult = `{"held":true}`
 
-// held is the report of a sandboxed call in which every field of the posture has
-// a value of its own.
+// held returns the report of a sandboxed call with a different value in every field of the
+// posture.
 func held(context.Context, tool.Call) tool.Report {
 	r := gatewaytest.Succeeded(heldResult)
 	r.Executor = tool.ExecutorInfo{Name: tool.TierCBubblewrap, Version: "test", Tier: "c", Backend: "bubblewrap 0.8.0"}
@@ -30,11 +30,11 @@ func held(context.Context, tool.Call) tool.Report {
 	return r
 }
 
-// attestedPosture is what the statement that the notary signed says of it.
+// attestedPosture returns the posture of the signed statement.
 func attestedPosture(t *testing.T, w *world, a *palyrav1.ToolAttestation) *palyrav1.ExecutionPosture {
 	t.Helper()
 	envelope := a.GetEnvelopeJson()
-	if envelope == nil { // it names files, and the client may read no attestations
+	if envelope == nil { // the envelope names files, and the client may read no attestations
 		envelope = must.Get(palyrav1connect.NewAttestationServiceClient(w.alice.http, w.url).GetAttestation(t.Context(),
 			&palyrav1.GetAttestationRequest{Id: a.GetAttestationId()}))(t).GetEnvelopeJson()
 	}
@@ -46,8 +46,7 @@ func attestedPosture(t *testing.T, w *world, a *palyrav1.ToolAttestation) *palyr
 	}
 }
 
-// checkPosture compares the fields with the signed statement, and both with what
-// the tool reported and the client got.
+// checkPosture compares the posture with the signed statement, and with the report of the tool.
 func checkPosture(t *testing.T, w *world, via string, a *palyrav1.ToolAttestation) {
 	t.Helper()
 	got := a.GetPosture()
@@ -64,8 +63,8 @@ func checkPosture(t *testing.T, w *world, via string, a *palyrav1.ToolAttestatio
 	}
 }
 
-// TestPostureMatchesTheAttestation: the fields of a call and of a run agree with the signed bytes
-// of their attestations.
+// TestPostureMatchesTheAttestation: the posture of a call and of a run equals the signed
+// statements of their attestations.
 func TestPostureMatchesTheAttestation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

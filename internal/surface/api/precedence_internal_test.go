@@ -16,7 +16,7 @@ func as(t *testing.T, p access.Principal, surface, claims access.Surface) contex
 	}})
 }
 
-// TestPrecedencePerCaller: only requests of operators have a precedence.
+// TestPrecedencePerCaller: only requests of operators have a raised precedence.
 func TestPrecedencePerCaller(t *testing.T) {
 	t.Parallel()
 	engine := policytest.Engine(t, policytest.Options{Members: []access.Member{

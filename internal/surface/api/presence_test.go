@@ -28,7 +28,7 @@ import (
 	"palyra/internal/surface/api/presenceproof"
 )
 
-// somebodyThere demands that whoever allows a program proves to be there.
+// somebodyThere requires proof of presence from the approver of a program.
 const somebodyThere = `@id("somebody-there") forbid(principal, action == Action::"tool.execute/process.run", resource)
 unless { context.approval.votes.contains({ role: "*", surface: "grpc", paired: true, present: true }) };`
 
@@ -43,7 +43,8 @@ func (c *client) challenge(approval string) ([]byte, error) {
 	return res.GetNonce(), err
 }
 
-// registers gives the client's device a new presence key, for which was signs.
+// registers registers a new presence key of the client's device. was, if not nil, signs as the
+// previous key.
 func (c *client) registers(was crypto.Signer) (crypto.Signer, *palyrav1.PresenceKey, error) {
 	t := c.w.t
 	t.Helper()
@@ -61,7 +62,7 @@ func (c *client) registers(was crypto.Signer) (crypto.Signer, *palyrav1.Presence
 	return key, res.GetKey(), err
 }
 
-// confirms makes the presence key of another device count.
+// confirms confirms the presence key of another device.
 func (c *client) confirms(by crypto.Signer, device, sha256 string) error {
 	t := c.w.t
 	t.Helper()
@@ -76,7 +77,7 @@ func (c *client) confirms(by crypto.Signer, device, sha256 string) error {
 	return err
 }
 
-// asks lets the agent call a program, and returns what is asked.
+// asks makes the agent call a program, and returns the pending approval.
 func (w *world) asks() *palyrav1.Approval {
 	t := w.t
 	t.Helper()
@@ -93,7 +94,7 @@ func (w *world) asks() *palyrav1.Approval {
 	return nil
 }
 
-// proven adds a proof by key to a vote of the client.
+// proven adds a presence proof by key to a vote of the client.
 func (c *client) proven(key crypto.Signer, v *palyrav1.DecideApprovalRequest) *palyrav1.DecideApprovalRequest {
 	t := c.w.t
 	t.Helper()
@@ -111,7 +112,7 @@ func yesTo(a *palyrav1.Approval) *palyrav1.DecideApprovalRequest {
 	return &palyrav1.DecideApprovalRequest{ApprovalId: a.GetApprovalId(), Allow: true, ShownDigest: a.GetCallDigest()}
 }
 
-// worldOfPresence has two who may answer, the first with a presence key that counts.
+// worldOfPresence returns a world with two approvers, the first with a valid presence key.
 func worldOfPresence(t *testing.T) (w *world, key crypto.Signer) {
 	t.Helper()
 	w = newWorld(t, func(w *world) { w.policies = somebodyThere })
@@ -122,8 +123,8 @@ func worldOfPresence(t *testing.T) (w *world, key crypto.Signer) {
 	return w, key
 }
 
-// Policy that demands presence takes a vote with a proof, and of one without says what
-// is missing; the same user may give the yes again with it.
+// A policy that requires presence accepts a vote with a proof. Without one, the approval names
+// the missing proof, and the same user may vote again with it.
 func TestVoteWithPresence(t *testing.T) {
 	t.Parallel()
 	w, key := worldOfPresence(t)
@@ -141,8 +142,8 @@ func TestVoteWithPresence(t *testing.T) {
 	}
 }
 
-// Each misuse of a proof refuses the vote, and nothing is voted. That the same vote with
-// a proof of its own is taken is the control of each.
+// Each misuse of a proof refuses the vote, and no vote is recorded. Control: the same vote with
+// a valid proof is accepted.
 func TestProofsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	w, key := worldOfPresence(t)
@@ -229,8 +230,7 @@ func TestProofsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A number that somebody else's device got proves nothing, and neither does the key of
-// one device for another.
+// A device cannot use another device's nonce or key.
 func TestProofOfAnotherDevice(t *testing.T) {
 	t.Parallel()
 	w, key := worldOfPresence(t)
@@ -259,8 +259,8 @@ func TestProofOfAnotherDevice(t *testing.T) {
 	must.Get(carol.votes(carol.proven(theirs, yesTo(asked))))(t)
 }
 
-// A key takes the place of another only with the signature of that one, and from then on
-// the old one proves nothing.
+// A presence key is replaced only with a signature of the previous key, which is not accepted
+// afterwards.
 func TestPresenceKeyIsReplaced(t *testing.T) {
 	t.Parallel()
 	w, key := worldOfPresence(t)
@@ -281,7 +281,8 @@ func TestPresenceKeyIsReplaced(t *testing.T) {
 	must.Get(w.bob.votes(w.bob.proven(next, yesTo(asked))))(t)
 }
 
-// What is registered is one's own key, by a number that was given for it.
+// A registration requires a signature of the registered key over a nonce that was issued for
+// it.
 func TestRegistrationsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -307,8 +308,8 @@ func TestRegistrationsThatAreRefused(t *testing.T) {
 	must.Check(t, try(key, func(*presence.Enrolment) {}))
 }
 
-// Only a person's device that shows its certificate has a presence key: no agent, no
-// token; and no certificate takes one away, an owner's neither.
+// Only a user's device with its certificate can register a presence key; agents and tokens
+// cannot. A certificate, even an owner's, cannot reset a presence key.
 func TestCallersWithoutPresenceKey(t *testing.T) {
 	t.Parallel()
 	w, _ := worldOfPresence(t)
@@ -323,13 +324,13 @@ func TestCallersWithoutPresenceKey(t *testing.T) {
 	wantError(t, "confirming without a key", err, reason.PresenceNotProven)
 }
 
-// onSocket is a client of the local operator's socket, and one of the same device with
-// its certificate.
+// onSocket returns a client of the local operator's socket, and one of the same device with its
+// certificate.
 func (w *world) onSocket() (socket, device *client) {
 	return w.onSocketOf(localsocket.Peer{UID: 1, Socket: true})
 }
 
-// onSocketOf is onSocket for a process at the other end of the socket.
+// onSocketOf is onSocket for a given peer of the socket.
 func (w *world) onSocketOf(peer localsocket.Peer) (socket, device *client) {
 	t := w.t
 	t.Helper()
@@ -346,8 +347,8 @@ func (w *world) onSocketOf(peer localsocket.Peer) (socket, device *client) {
 		w.connect(dev.ID, certificate(bundle.Chain, bundle.Key.(*ecdsa.PrivateKey)))
 }
 
-// A vote over the socket is never present, also with a proof that is good over TLS: the
-// control.
+// A vote over the socket never has presence, also with a valid proof. Control: the same proof
+// over TLS.
 func TestVoteOverTheSocketIsNotPresent(t *testing.T) {
 	t.Parallel()
 	w, _ := worldOfPresence(t)
@@ -371,7 +372,8 @@ func TestVoteOverTheSocketIsNotPresent(t *testing.T) {
 	}
 }
 
-// The host takes a key away and confirms one; everybody who has to know is told.
+// The host can reset and confirm a presence key. The device's member and the owners get a
+// notice.
 func TestHostResetsAPresenceKey(t *testing.T) {
 	t.Parallel()
 	w, key := worldOfPresence(t)
@@ -386,8 +388,8 @@ func TestHostResetsAPresenceKey(t *testing.T) {
 			t.Errorf("%s is told %q", name, status.GetNotices())
 		}
 	}
-	// No key counts any more. The next one is not the first of the gateway, and waits:
-	// whoever is faster than bob with a device of their own has nothing of it.
+	// After the reset no presence key is valid. The next one is not the gateway's first, and must
+	// be confirmed, so that an attacker who registers first gains nothing.
 	for name, c := range map[string]*client{"bob": w.bob, "alice": w.alice} {
 		if _, got, err := c.registers(nil); err != nil || !got.GetWaits() {
 			t.Errorf("the next key of %s: %v, %v", name, got, err)
@@ -411,7 +413,7 @@ func TestConfirmMembersForHost(t *testing.T) {
 	for name, c := range map[string]struct {
 		peer        localsocket.Peer
 		serviceUser bool
-		want        reason.Code // "" for a confirmation
+		want        reason.Code // "" if confirmed
 	}{
 		"root":                                 {localsocket.Peer{UID: 0, Socket: true, Near: true, Refused: refused}, false, ""},
 		"root that is palyrad's user":          {localsocket.Peer{UID: 0, Socket: true, Near: true}, false, ""},
@@ -444,7 +446,7 @@ func TestConfirmMembersForHost(t *testing.T) {
 			if slices.Contains(w.identity.Confirmed(), access.User("carl")) {
 				t.Error("one of the two was confirmed")
 			}
-			// Root is let in for this method alone.
+			// Root is accepted for this method alone.
 			_, err = socket.presence().ResetPresenceKey(t.Context(), &palyrav1.ResetPresenceKeyRequest{DeviceId: w.bob.device})
 			if (c.peer.Refused != nil) != (reason.Of(api.ReasonOf(err)) == reason.Unauthenticated) {
 				t.Errorf("another method: %v", err)
@@ -453,8 +455,9 @@ func TestConfirmMembersForHost(t *testing.T) {
 	}
 }
 
-// TestConfirmMembersWithPresence: the presence key of the local operator's device acts for
-// the gateway's host, for exactly the members that it signed. No other device's does.
+// TestConfirmMembersWithPresence: the presence key of the local operator's device acts for the
+// gateway's host, for exactly the members that it signed. Presence keys of other devices do
+// not.
 func TestConfirmMembersWithPresence(t *testing.T) {
 	t.Parallel()
 	w, bobs := worldOfPresence(t)

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// noReading forbids files to the agent, the developer and the auditor.
+// noReading forbids agents, developers and auditors to read files.
 const noReading = `@id("no-reading") forbid(principal, action == Action::"tool.execute/fs.read", resource)
 when { principal in Role::"agent" || principal in Role::"developer" || principal in Role::"auditor" };`
 
@@ -20,7 +20,7 @@ const (
 	foundSummary  = "Replace 17 bytes of .env."
 )
 
-// contentOf returns which parts of a prompt from the content of files a message has.
+// contentOf returns the names of a prompt's parts that contain content of files.
 func contentOf(m *palyrav1.Approval) string {
 	p := m.GetPrompt()
 	var parts []string
@@ -38,8 +38,9 @@ func contentOf(m *palyrav1.Approval) string {
 	return strings.Join(parts, " ")
 }
 
-// TestPromptViews asks about a call whose plan read a file, and looks at the question as each
-// of those who get it. Under the other policies, the same readers see all of it.
+// TestPromptViews: the approval request of a call whose plan read a file shows its content only
+// to permitted readers. Control: under policies that permit reads, the same readers see all of
+// it.
 func TestPromptViews(t *testing.T) {
 	t.Parallel()
 	const list, whole = "diff operands summary digest notes", "diff files operands summary digest notes"
@@ -105,8 +106,8 @@ func TestPromptViews(t *testing.T) {
 	}
 }
 
-// TestProgramInAPrompt: the program may be a file of the workspace, so that its digest, and where
-// it lies on the host, is for those who decide alone.
+// TestProgramInAPrompt: only approvers see the program's digest and its path on the host,
+// because the program may be a file of the workspace.
 func TestProgramInAPrompt(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -130,7 +131,7 @@ func TestProgramInAPrompt(t *testing.T) {
 	if m := must.Get(w.eve.approvals().GetApproval(t.Context(), req))(t).GetApproval(); len(m.GetPrompt().GetScopes()) > 0 || m.GetSubjectId() != "process.run" {
 		t.Errorf("the auditor sees answers and a subject with the place of the program: %v %s", m.GetPrompt().GetScopes(), m.GetSubjectId())
 	}
-	if m := must.Get(w.bob.approvals().GetApproval(t.Context(), req))(t).GetApproval(); len(m.GetPrompt().GetScopes()) == 0 { // the control
+	if m := must.Get(w.bob.approvals().GetApproval(t.Context(), req))(t).GetApproval(); len(m.GetPrompt().GetScopes()) == 0 { // control
 		t.Error("who may decide sees no answers")
 	}
 	if p := must.Get(w.bob.approvals().GetApproval(t.Context(), req))(t).GetApproval().GetPrompt(); p.GetExecutableDigest() != gatewaytest.Digest("a") || p.GetExecutable() != "/srv/project/run.sh" {

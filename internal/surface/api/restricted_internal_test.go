@@ -8,9 +8,9 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// TestDigestsOfFilesAreRestricted: the digest of a call and the statement about it confirm a
-// guess of the files that they are made of. Only a caller who may read attestations gets them
-// where policy does not let the caller read those files.
+// TestDigestsOfFilesAreRestricted: the digest of a call, and the statement about it, would
+// confirm a guess of the files that they were computed from. If policy forbids a caller to read
+// those files, it gets them only if it may read attestations.
 func TestDigestsOfFilesAreRestricted(t *testing.T) {
 	t.Parallel()
 	for _, restricted := range []bool{false, true} {

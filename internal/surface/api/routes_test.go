@@ -16,8 +16,7 @@ import (
 	"palyra/internal/surface/hook"
 )
 
-// TestEveryRouteHasARow: what is served by plain HTTP stands in the table, and nothing
-// else does.
+// TestEveryRouteHasARow: the table lists exactly the routes that are served by plain HTTP.
 func TestEveryRouteHasARow(t *testing.T) {
 	t.Parallel()
 	served := slices.Concat(slices.Collect(maps.Keys((&telemetry.Metrics{}).Handlers())), slices.Collect(maps.Keys((&authzen.Service{}).Handlers())), slices.Collect(maps.Keys((&console.Console{}).Handlers())), resource.MetadataRoutes, []string{api.MCPRoute, api.ApprovalPageRoute, hook.Pattern, presenceproof.Route})
@@ -28,7 +27,7 @@ func TestEveryRouteHasARow(t *testing.T) {
 	}
 }
 
-// TestRouteWithoutARow: it is denied; as a control, one with a row is served.
+// TestRouteWithoutARow: a route without a row is denied. Control: a route with a row is served.
 func TestRouteWithoutARow(t *testing.T) {
 	t.Parallel()
 	yes := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })

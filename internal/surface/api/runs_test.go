@@ -22,14 +22,14 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// runs lists runs.
+// runs returns the runs in a caller's list.
 func (w *world) runs(by *client, req *palyrav1.ListRunsRequest) []*palyrav1.Run {
 	w.t.Helper()
 	res := must.Get(by.gateway().ListRuns(w.t.Context(), req))(w.t)
 	return res.GetRuns()
 }
 
-// watchRun reads a tape to its end.
+// watchRun reads the events of a run to its end.
 func (w *world) watchRun(by *client, id string, after int64) []*palyrav1.RunEvent {
 	w.t.Helper()
 	stream := must.Get(by.gateway().WatchRun(w.t.Context(), &palyrav1.WatchRunRequest{RunId: id, After: after}))(w.t)
@@ -46,7 +46,7 @@ func (w *world) watchRun(by *client, id string, after int64) []*palyrav1.RunEven
 	return list
 }
 
-// completeRun starts a run that needs nobody, and returns its id and its tape.
+// completeRun starts a run that requires no approval, and returns its id and its events.
 func (w *world) completeRun(by *client, req *palyrav1.StartRunRequest) (string, []*palyrav1.RunEvent) {
 	w.t.Helper()
 	res := must.Get(by.gateway().StartRun(w.t.Context(), req))(w.t)
@@ -54,19 +54,19 @@ func (w *world) completeRun(by *client, req *palyrav1.StartRunRequest) (string, 
 	return id, w.watchRun(by, id, 0)
 }
 
-// durable leaves out the events that are not sent again.
+// durable removes the events that are not sent again.
 func durable(list []*palyrav1.RunEvent) []*palyrav1.RunEvent {
 	return slices.DeleteFunc(slices.Clone(list), func(e *palyrav1.RunEvent) bool {
 		return e.GetModelDelta() != nil || e.GetModelRetry() != nil || e.GetOutput() != nil
 	})
 }
 
-// unattended lets programs run without asking.
+// unattended allows programs without an approval.
 const unattended = `@id("unattended") @waives("approval: a test")
 permit(principal, action == Action::"tool.execute/process.run", resource) when { context.egress.mode != "none" };`
 
-// A client resumes after any sequence number, in the middle of a result in
-// three parts too, and gets every later event once.
+// A client can resume after any sequence number, also in the middle of a result of three parts,
+// and gets every later event once.
 func TestResumeAtEverySequenceNumber(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = unattended })
@@ -100,7 +100,8 @@ func TestResumeAtEverySequenceNumber(t *testing.T) {
 	w.resumesAnywhere(id, all, durable)
 }
 
-// While memory holds a tape, the same holds for what is not journaled.
+// While a run's events are in memory, a client can also resume at events that are not
+// journaled.
 func TestResumeAtProvisionalEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -120,8 +121,8 @@ func TestResumeAtProvisionalEvents(t *testing.T) {
 	w.resumesAnywhere(id, all, func(list []*palyrav1.RunEvent) []*palyrav1.RunEvent { return list })
 }
 
-// resumesAnywhere resumes a run of coder after every event and between two,
-// and compares what comes with what is left of all.
+// resumesAnywhere resumes a run of coder after every event and between events, and compares the
+// events with the remaining ones.
 func (w *world) resumesAnywhere(id string, all []*palyrav1.RunEvent, of func([]*palyrav1.RunEvent) []*palyrav1.RunEvent) {
 	w.t.Helper()
 	same := func(what string, got, want []*palyrav1.RunEvent) {
@@ -134,7 +135,7 @@ func (w *world) resumesAnywhere(id string, all []*palyrav1.RunEvent, of func([]*
 	for i, e := range all {
 		same("a watch", w.watchRun(w.coder, id, e.GetSequence()), all[i+1:])
 		if i%4 > 0 {
-			continue // both read the tape in the same way
+			continue // both read the events in the same way
 		}
 		got := must.Get(w.coder.runStream(resume(id, e.GetSequence())).rest())(w.t)
 		same("a stream", got, all[i+1:])
@@ -143,9 +144,9 @@ func (w *world) resumesAnywhere(id string, all []*palyrav1.RunEvent, of func([]*
 	same("after the end", w.watchRun(w.coder, id, last(all).GetSequence()+1), nil)
 }
 
-// A run is seen by its principal, the user behind it, and who may read the
-// journal; steered by the first two; cancelled also by who may stop everything.
-// For others it does not exist, in the same words as one that does not.
+// A run can be read by its principal, its user and callers that may read the journal. The first
+// two can send it messages; they and callers that may stop all calls can cancel it. Other
+// callers get the same error as for an unknown run.
 func TestRunsOfOthersDoNotExist(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -199,7 +200,7 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 			_ = r.stream.CloseResponse()
 			return err
 		}
-		// Whoever may read it and not talk to it is told so.
+		// A caller that may read the run, and not send messages, gets PermissionDenied.
 		say := func(id string) error {
 			_, err := c.by.gateway().SendRunMessage(t.Context(), &palyrav1.SendRunMessageRequest{RunId: id, Text: "hi"})
 			if c.see && !c.say {
@@ -234,7 +235,7 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 			t.Errorf("%s: listed %v", name, listed)
 		}
 	}
-	// An auditor reads and has no way to do more.
+	// An auditor can only read.
 	id := start(w.coder)
 	if _, err := w.eve.gateway().GetRun(t.Context(), &palyrav1.GetRunRequest{RunId: id}); err != nil {
 		t.Error(err)
@@ -247,7 +248,8 @@ func TestRunsOfOthersDoNotExist(t *testing.T) {
 	wantError(t, "an auditor resumes", err, reason.PermissionDenied)
 }
 
-// TestCancelDoesNotAllowReading cancels a run as a member that may stop every run and read none.
+// TestCancelDoesNotAllowReading: a member that may cancel every run, and read none, can cancel
+// a run.
 func TestCancelDoesNotAllowReading(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {
@@ -269,8 +271,7 @@ func TestCancelDoesNotAllowReading(t *testing.T) {
 	}
 }
 
-// The largest turn fits into a message of the API, whose cap every client may
-// hold it to.
+// The largest turn fits in a message of the API, whose maximum size every client may enforce.
 func TestLargestTurnFitsIntoAMessage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -360,7 +361,7 @@ func TestStartRun(t *testing.T) {
 	wantError(t, "another request with the key", err, reason.IdempotencyMismatch)
 }
 
-// A conversation without a stream: the run waits for each message, and ends after the
+// A conversation works without a stream: the run waits for each message, and ends after the
 // last.
 func TestConversationWithoutAStream(t *testing.T) {
 	t.Parallel()
@@ -390,7 +391,7 @@ func TestConversationWithoutAStream(t *testing.T) {
 		_, err := w.coder.gateway().SendRunMessage(t.Context(), req)
 		wantError(t, name, err, reason.InvalidInput)
 	}
-	// The user of an agent talks to the agent's run.
+	// The user of an agent can send messages to the agent's run.
 	for range 2 {
 		req := &palyrav1.SendRunMessageRequest{RunId: id, Text: "two", IdempotencyKey: "second"}
 		if res := must.Get(w.alice.gateway().SendRunMessage(t.Context(), req))(t); res.GetRun().GetState() != palyrav1.RunState_RUN_STATE_RUNNING {
@@ -438,7 +439,7 @@ func TestRunNamesAreReserved(t *testing.T) {
 	}
 }
 
-// Ending a session ends its runs, and only its own.
+// Ending a session ends its own runs, and no others.
 func TestEndSessionEndsItsRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -463,7 +464,7 @@ func TestEndSessionEndsItsRuns(t *testing.T) {
 	}
 }
 
-// Rules are shown on a tape as they are in a call: to those who may read them.
+// Events of a run have rule text only for callers that may read policies, like calls.
 func TestRunRulesNeedPolicyRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {

@@ -10,18 +10,17 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// silentStream is a stream that the server knows and that says nothing.
+// silentStream returns a stream that was registered by the server and has no message yet.
 func (c *client) silentStream() *runClient {
 	c.w.t.Helper()
 	stream := must.Get(c.gateway().RunStream(c.w.t.Context()))(c.w.t)
 	must.Do(c.w.t, stream.Send(nil))
-	// The same connection carries it, so the stream is open when it is answered.
+	// The request uses the same connection, so that the stream is open once its response arrives.
 	must.Get(c.gateway().ListTools(c.w.t.Context(), &palyrav1.ListToolsRequest{}))(c.w.t)
 	return &runClient{c.w.t, stream}
 }
 
-// A stream without a first message holds nothing up: neither a stop nor the
-// revocation of its device.
+// A stream without a first message ends when the gateway stops, and when its device is revoked.
 func TestSilentStreamEnds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -45,7 +44,7 @@ func TestSilentStreamEnds(t *testing.T) {
 	}
 }
 
-// What the caller may do counts when it says something, and not when it opened
+// A stream's first message requires the permissions at that time, not those at the opening of
 // the stream.
 func TestFirstMessageNeedsItsPermissionNow(t *testing.T) {
 	t.Parallel()

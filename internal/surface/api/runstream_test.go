@@ -67,8 +67,7 @@ func cancels(why string) *palyrav1.RunStreamRequest {
 	return &palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Cancel{Cancel: &palyrav1.CancelRun{Reason: why}}}
 }
 
-// send sends a message. That the server has ended the stream is for the next
-// message received to say.
+// send sends a message. If the server has ended the stream, the next receive returns the error.
 func (r *runClient) send(m *palyrav1.RunStreamRequest) {
 	r.t.Helper()
 	if err := r.stream.Send(m); err != nil && !errors.Is(err, io.EOF) {
@@ -76,7 +75,7 @@ func (r *runClient) send(m *palyrav1.RunStreamRequest) {
 	}
 }
 
-// until returns what came, up to the first message that is wanted.
+// until receives messages up to the first wanted one, and returns all of them.
 func (r *runClient) until(wanted func(*palyrav1.RunStreamResponse) bool) []*palyrav1.RunStreamResponse {
 	r.t.Helper()
 	var list []*palyrav1.RunStreamResponse
@@ -91,7 +90,7 @@ func (r *runClient) until(wanted func(*palyrav1.RunStreamResponse) bool) []*paly
 	}
 }
 
-// started returns the run that the first event is of.
+// started returns the run of the first event.
 func (r *runClient) started() *palyrav1.Run {
 	r.t.Helper()
 	return last(r.until(func(m *palyrav1.RunStreamResponse) bool { return m.GetEvent().GetStarted() != nil })).GetEvent().GetStarted().GetRun()
@@ -134,7 +133,7 @@ func (r *runClient) rest() ([]*palyrav1.RunEvent, error) {
 	}
 }
 
-// finished reads to the end and returns the run as it ended.
+// finished reads to the end and returns the ended run.
 func (r *runClient) finished() *palyrav1.Run {
 	r.t.Helper()
 	list, err := r.rest()
@@ -144,7 +143,7 @@ func (r *runClient) finished() *palyrav1.Run {
 	return last(list).GetFinished().GetRun()
 }
 
-// kinds lists the kinds of the events of a run.
+// kinds returns the kinds of a run's events.
 func kinds(list []*palyrav1.RunEvent) []string {
 	var out []string
 	for _, e := range list {
@@ -188,7 +187,7 @@ func TestRunOverEveryProtocol(t *testing.T) {
 	}
 }
 
-// The first message has to say which run; nothing else begins.
+// The first message must name a run or start one; other first messages are refused.
 func TestFirstMessageOfAStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -211,8 +210,8 @@ func TestFirstMessageOfAStream(t *testing.T) {
 	}
 }
 
-// A message reaches the model at its next turn; closing the client's side ends
-// an interactive run.
+// The model gets a message at its next turn. Closing the client's side of the stream ends an
+// interactive run.
 func TestConversation(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -227,7 +226,7 @@ func TestConversation(t *testing.T) {
 	if got := r.turn().GetText(); got != "you said two" {
 		t.Errorf("got %q", got)
 	}
-	// What breaks a field rule, and what comes too late, has no effect.
+	// Invalid or late messages have no effect.
 	for name, m := range map[string]*palyrav1.RunStreamRequest{"empty": userSays(""), "another start": startRun("x"), "nothing": {}} {
 		r.send(m)
 		if got := r.refused(); got.GetReason() != string(reason.InvalidInput) || got.GetMessage() == "" || got.GetRemedy() == "" {
@@ -244,8 +243,8 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// An interactive run waits for a client that was lost, and not for ever: who
-// comes back takes its place.
+// An interactive run waits a limited time for a disconnected client, which can resume the
+// stream.
 func TestInteractiveRunWaitsForItsClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -268,7 +267,7 @@ func TestInteractiveRunWaitsForItsClient(t *testing.T) {
 	}
 }
 
-// Whoever may decide answers on the stream; the vote is one of its surface.
+// An approver can vote on the stream; the vote has the stream's surface.
 func TestVotesOnTheStream(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -301,7 +300,7 @@ func TestVotesOnTheStream(t *testing.T) {
 	if w.run.Runs.Load() != 0 {
 		t.Fatal("the tool ran")
 	}
-	// The agent may decide nothing; its owner may, and not this.
+	// The agent may not decide; its owner may, but not this approval.
 	for _, who := range []string{"agent:coder", "user:alice"} {
 		if !w.audit.has(refusal{who, "/palyra.v1.GatewayService/RunStream", reason.PermissionDenied}) {
 			t.Errorf("the refused vote of %s was not audited: %v", who, w.audit.refused)
@@ -320,7 +319,7 @@ func TestVotesOnTheStream(t *testing.T) {
 	}
 }
 
-// A call asks again, for what it changed, and the vote on the stream answers.
+// A call requests a second approval for its changes, and a vote on the stream decides it.
 func TestVotesOnTheStreamForChanges(t *testing.T) {
 	t.Parallel()
 	for allow, state := range map[bool]palyrav1.ApprovalState{
@@ -360,7 +359,7 @@ func TestVotesOnTheStreamForChanges(t *testing.T) {
 	}
 }
 
-// Messages spend tokens: of mutate, and votes of decide.
+// Messages count against the mutate limit, and votes against the decide limit.
 func TestMessagesAreLimited(t *testing.T) {
 	t.Parallel()
 	few := limit.Rates{Each: limit.Limit{PerSecond: 0.001, Burst: 1}, Global: limit.Limit{PerSecond: 1000, Burst: 1000}}
@@ -368,7 +367,7 @@ func TestMessagesAreLimited(t *testing.T) {
 	w.model.plays(wants(program("a")), says("done"))
 	r := w.coder.runStream(startRun("build", interactive))
 	asked := r.asked()
-	// The first of each class is taken or refused for what it says.
+	// The first message of each class is not refused by the limit.
 	r.send(userSays("first"))
 	r.send(userSays(""))
 	if got := r.refused(); got.GetReason() != string(reason.RateLimited) {
@@ -423,7 +422,7 @@ func TestRunOutlivesItsStream(t *testing.T) {
 	}
 }
 
-// On the order to stop, a watch ends; a stream ends once its run has.
+// When the gateway stops, a watch ends immediately, and a stream ends with its run.
 func TestStopAndRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,15 +14,15 @@ func (c *client) sessions() palyrav1connect.SessionServiceClient {
 	return palyrav1connect.NewSessionServiceClient(c.http, c.w.url)
 }
 
-// listed are the sessions that a caller sees.
+// listed returns the sessions in a caller's list.
 func (c *client) listed() ([]*palyrav1.Session, error) {
 	res, err := c.sessions().ListSessions(c.w.t.Context(), &palyrav1.ListSessionsRequest{All: true})
 	return res.GetSessions(), err
 }
 
-// TestSessionsAreForPeople: the user of an agent, and those who may stop
-// everything, end its session; the agent, which has the permissions of the methods
-// for its runs, does not.
+// TestSessionsAreForPeople: the user of an agent, and members that may stop all calls, can end
+// the agent's session. The agent cannot, although it has the permissions of these methods for
+// its runs.
 func TestSessionsAreForPeople(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/exec/skill/registry/registrytest"
 )
 
-// openSkills is a registry in which nothing is installed.
+// openSkills returns an empty registry of skills.
 func (w *world) openSkills() *registry.Registry {
 	w.t.Helper()
 	w.skillsDir = filepath.Join(w.t.TempDir(), "skills")
@@ -33,7 +33,7 @@ func (c *client) skills() palyrav1connect.SkillServiceClient {
 	return palyrav1connect.NewSkillServiceClient(c.http, c.w.url)
 }
 
-// installSkill brings a version of the skill notes in small parts, and installs it.
+// installSkill stages a version of the skill notes in small parts, and installs it.
 func installSkill(t *testing.T, s palyrav1connect.SkillServiceClient, version string) *palyrav1.Skill {
 	t.Helper()
 	data := registrytest.Package(t, registrytest.With(t, registrytest.Manifest, `version = "1.0.0"`, `version = "`+version+`"`), registrytest.Key("first"))
@@ -52,7 +52,7 @@ func installSkill(t *testing.T, s palyrav1connect.SkillServiceClient, version st
 	return must.Get(s.InstallSkill(t.Context(), &palyrav1.InstallSkillRequest{Digest: digest}))(t).GetSkill()
 }
 
-// TestSkills: skills over the API, from the first part of a package to its removal.
+// TestSkills: skills can be staged, inspected, installed and removed over the API.
 func TestSkills(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -108,7 +108,7 @@ func TestSkills(t *testing.T) {
 	wantError(t, "removed again", err, reason.NotFound)
 }
 
-// stageSkill brings a version of the skill notes in one part.
+// stageSkill stages a version of the skill notes in one part.
 func stageSkill(t *testing.T, s palyrav1connect.SkillServiceClient, version string) string {
 	t.Helper()
 	data := registrytest.Package(t, registrytest.With(t, registrytest.Manifest, `version = "1.0.0"`, `version = "`+version+`"`), registrytest.Key("first"))
@@ -117,7 +117,7 @@ func stageSkill(t *testing.T, s palyrav1connect.SkillServiceClient, version stri
 	return digest
 }
 
-// corruptSkills writes into every package that is installed.
+// corruptSkills overwrites every installed package.
 func (w *world) corruptSkills() {
 	w.t.Helper()
 	for _, e := range must.Get(os.ReadDir(w.skillsDir))(w.t) {

@@ -11,8 +11,8 @@ import (
 )
 
 // TestSocketCaller: only a peer that the listener accepts is the local operator, and a token in
-// addition to the socket is one credential too many. A request that did not come over the socket
-// has no caller, regardless of its headers.
+// addition to the socket is refused. A request that did not come over the socket has no caller,
+// regardless of its headers.
 func TestSocketCaller(t *testing.T) {
 	t.Parallel()
 	refused := reason.Errorf(reason.Unauthenticated, "the socket is for uid 1, and not for uid 2")

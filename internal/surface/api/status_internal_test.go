@@ -7,7 +7,8 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestSandboxMessage: the status says what programs get, and what they lack.
+// TestSandboxMessage: the status lists the layers that programs have, and those that are
+// missing.
 func TestSandboxMessage(t *testing.T) {
 	t.Parallel()
 	s := sandboxMessage(sandbox.Status{

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestStatusWithoutHost: an agent learns how the gateway is, and nothing of its host. The
-// control is an operator.
+// TestStatusWithoutHost: an agent gets the gateway's health, and no information about its host.
+// Control: an operator gets both.
 func TestStatusWithoutHost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

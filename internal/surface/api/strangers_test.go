@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestUnauthenticatedBodyIsNotRead: an unauthenticated caller is refused before its body is read.
-// The body of a known caller is awaited, which shows that the request would have been read.
+// TestUnauthenticatedBodyIsNotRead: an unauthenticated caller is refused before its body is
+// read. Control: the body of an authenticated caller is read.
 func TestUnauthenticatedBodyIsNotRead(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -15,7 +15,8 @@ import (
 	"palyra/internal/surface/api"
 )
 
-// withSurfaces is a world whose guarded routes answer 418 and whom they saw.
+// withSurfaces returns a world whose guarded routes respond with status 418 and the caller's
+// principal.
 func withSurfaces(t *testing.T, setup ...func(*world)) *world {
 	t.Helper()
 	seen := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -32,7 +33,7 @@ func withSurfaces(t *testing.T, setup ...func(*world)) *world {
 	})...)
 }
 
-// asked is one request to a guarded route and its answer.
+// asked is one request to a guarded route.
 type asked struct {
 	http    *http.Client
 	url     string
@@ -55,7 +56,7 @@ func (a asked) answer(t *testing.T) (*http.Response, string) {
 	return res, string(must.Get(io.ReadAll(res.Body))(t))
 }
 
-// code is the reason in an answer of the API's shape.
+// code returns the reason of an error response of the API.
 func code(t *testing.T, body string) reason.Code {
 	t.Helper()
 	var answer struct {
@@ -141,7 +142,7 @@ func TestGuardedRoutesAreLimited(t *testing.T) {
 	}
 }
 
-// A wrong answer has the very shape of the API's methods.
+// An error of a guarded route has the same form as an error of the API's methods.
 func TestErrorsHaveTheShapeOfTheAPI(t *testing.T) {
 	t.Parallel()
 	w := withSurfaces(t)

@@ -19,7 +19,7 @@ func (c *client) tokens() palyrav1connect.TokenServiceClient {
 	return palyrav1connect.NewTokenServiceClient(c.http, c.w.url)
 }
 
-// create makes a token.
+// create creates a token.
 func (c *client) create(req *palyrav1.CreateTokenRequest) *palyrav1.CreateTokenResponse {
 	c.w.t.Helper()
 	if req.GetName() == "" {
@@ -28,7 +28,7 @@ func (c *client) create(req *palyrav1.CreateTokenRequest) *palyrav1.CreateTokenR
 	return must.Get(c.tokens().CreateToken(c.w.t.Context(), req))(c.w.t)
 }
 
-// headers sends headers with every request.
+// headers adds Authorization headers to every request.
 type headers struct {
 	http.RoundTripper
 	authorization []string
@@ -40,7 +40,7 @@ func (h headers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return h.RoundTripper.RoundTrip(r)
 }
 
-// showing is a client without a certificate that shows tokens.
+// showing returns a client without a certificate that sends tokens.
 func (w *world) showing(authorization ...string) *client {
 	return w.connect("", nil).and(authorization...)
 }
@@ -51,8 +51,8 @@ func (c *client) and(authorization ...string) *client {
 	return &client{w: c.w, device: c.device, http: &more}
 }
 
-// TestTokenCalls: a token of an agent makes calls as the agent over every protocol,
-// under the token's id, and nothing that is not among its scopes.
+// TestTokenCalls: a token of an agent makes calls as the agent over every protocol, under the
+// token's id, and only within its scopes.
 func TestTokenCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -76,8 +76,8 @@ func TestTokenCalls(t *testing.T) {
 	}
 }
 
-// TestTokensOfADevice: a list says with which device a token was made, and leaves those
-// of one alone; it widens nobody's view.
+// TestTokensOfADevice: a list has the device that created each token, and can be filtered by
+// device. The filter reveals no additional tokens.
 func TestTokensOfADevice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -120,7 +120,7 @@ func TestTokensCannotDecide(t *testing.T) {
 		}
 		all = append(all, string(p))
 	}
-	if len(all) != len(access.Permissions)-len(access.NeverByToken)-1 { // hook.report is for agents alone
+	if len(all) != len(access.Permissions)-len(access.NeverByToken)-1 { // hook.report is only for agents
 		t.Errorf("scopes that there are: %v", all)
 	}
 	c := w.showing("Bearer " + w.alice.create(&palyrav1.CreateTokenRequest{Scopes: all}).GetText())
@@ -195,8 +195,8 @@ func TestTokenIsBoundToItsCreator(t *testing.T) {
 	}
 }
 
-// TestOneCredential: a request that shows two is of nobody, and so is one with
-// something that is no token; a refusal is counted.
+// TestOneCredential: a request with two credentials, or with an invalid token, is
+// unauthenticated. Each refusal counts against the rate limit.
 func TestOneCredential(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -229,7 +229,8 @@ func TestOneCredential(t *testing.T) {
 	}
 }
 
-// TestTokenFromAnotherAddress: the address is that of the connection.
+// TestTokenFromAnotherAddress: the restriction of addresses applies to the connection's
+// address.
 func TestTokenFromAnotherAddress(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -242,7 +243,7 @@ func TestTokenFromAnotherAddress(t *testing.T) {
 	}
 }
 
-// TestRevokedTokenEndsItsStreams: what is under way with a token ends with it.
+// TestRevokedTokenEndsItsStreams: revoking a token ends the streams that were opened with it.
 func TestRevokedTokenEndsItsStreams(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -263,7 +264,7 @@ func TestRevokedTokenEndsItsStreams(t *testing.T) {
 	wantError(t, "another request", err, reason.Unauthenticated)
 }
 
-// TestTokenVisibility: a member can list its own tokens and those of its agents; a reader of
+// TestTokenVisibility: a member can list its own tokens and its agents' tokens; a reader of
 // members can list all.
 func TestTokenVisibility(t *testing.T) {
 	t.Parallel()

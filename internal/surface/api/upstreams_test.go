@@ -8,7 +8,7 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// noUpstreams are no upstream servers; what they do is tested in internal/exec/upstream.
+// noUpstreams is an empty set of upstream servers, which internal/exec/upstream tests.
 type noUpstreams struct{}
 
 func (noUpstreams) List() []declared.State { return nil }

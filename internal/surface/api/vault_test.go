@@ -34,14 +34,14 @@ func TestSecretAccessByScope(t *testing.T) {
 	people := map[string]*client{"owner": w.alice, "operator": w.bob, "developer": w.dan, "auditor": w.eve, "agent": w.coder}
 	for _, c := range []struct {
 		scope string
-		// put, see, read and remove are those who may.
+		// put, see, read and remove list the roles with the permission.
 		put, see, read, remove string
 	}{
 		{"global", "owner", "owner", "owner", "owner"},
 		{"user:alice", "owner", "owner", "owner", "owner"},
 		{"user:dan", "developer", "owner developer", "developer", "owner developer"},
 		{"user:eve", "auditor", "owner auditor", "auditor", "owner auditor"},
-		// coder is an agent of alice; another one is nobody's yet.
+		// coder is an agent of alice; the other agent does not exist.
 		{"agent:coder", "owner", "owner", "owner", "owner"},
 		{"agent:other", "owner", "owner", "owner", "owner"},
 		{"skill:deploy", "owner", "owner", "owner", "owner"},
@@ -69,7 +69,7 @@ func TestSecretAccessByScope(t *testing.T) {
 					return err
 				}},
 			} {
-				// There is the secret, whoever put it.
+				// The secret exists, whichever member put it.
 				seed(t, w, ref)
 				err := try.do()
 				if may := strings.Contains(" "+try.may+" ", " "+role+" "); may && err != nil {
@@ -82,14 +82,14 @@ func TestSecretAccessByScope(t *testing.T) {
 	}
 }
 
-// seed puts a secret past policy.
+// seed puts a secret without asking policy.
 func seed(t *testing.T, w *world, ref string) {
 	t.Helper()
 	s := must.Get(vault.New(vault.Config{Store: w.db.Secrets(), Keys: w.wrapper, Judge: unasked{}, Holders: oneHolder}))(t)
 	must.Get(s.Put(t.Context(), access.Caller{Principal: access.User("seed")}, must.Get(vault.ParseRef(ref))(t), []byte("seed"), vault.Metadata{}))(t)
 }
 
-// oneHolder has every agent and skill belong to alice.
+// oneHolder returns alice as the owner of every agent and skill.
 func oneHolder(vault.Kind, string) string { return "user:alice" }
 
 type unasked struct{}
@@ -111,7 +111,7 @@ func TestLeasesFollowPolicy(t *testing.T) {
 			}
 		}
 	}
-	// Guests of a skill use its secrets beside those of who calls it, and no others.
+	// A skill's guests may use the skill's secrets and their caller's secrets, and no others.
 	for _, c := range []struct {
 		who        access.Principal
 		skill, ref string
@@ -197,7 +197,7 @@ func TestVault(t *testing.T) {
 	}
 }
 
-// TestTokensReadNoSecrets: no token can have what writes, reads or takes secrets away.
+// TestTokensReadNoSecrets: no token can have a permission to write, read or delete secrets.
 func TestTokensReadNoSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The field goes along with calls and dry runs; without it a call that needs it ends
-// with the question, and nobody is asked.
+// TestRequesterReason: calls and dry runs pass on the requester's reason. A call that requires
+// a reason and has none ends with the question, and no approval is requested.
 func TestRequesterReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -41,7 +41,7 @@ func TestRequesterReason(t *testing.T) {
 	}
 }
 
-// infoOf is what the gateway says of an error to programs.
+// infoOf returns the ErrorInfo of an error.
 func infoOf(t *testing.T, err error) *errdetails.ErrorInfo {
 	t.Helper()
 	var remote *connect.Error

@@ -19,7 +19,7 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// workspacesFake keeps change sets in memory and undoes them as the daemon does.
+// workspacesFake keeps change sets in memory and undoes them like the daemon.
 type workspacesFake struct {
 	mu    sync.Mutex
 	sets  []overlay.Detail
@@ -127,7 +127,8 @@ func TestChangeSets(t *testing.T) {
 	}
 }
 
-// TestChangeSetWithoutItsContent is the change set for a reader whom policy forbids the files.
+// TestChangeSetWithoutItsContent: a change set has no content for a reader whose reads of the
+// files policy forbids.
 func TestChangeSetWithoutItsContent(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = noReading })
@@ -153,8 +154,8 @@ func TestChangeSetWithoutItsContent(t *testing.T) {
 	}
 }
 
-// TestChangeSetOfALinkByNow is a change set whose files were replaced by links to a file that
-// all may read, so that fs.read of their names would read that file.
+// TestChangeSetOfALinkByNow: a change set has no content if its files were replaced by links to
+// a readable file, because fs.read of their names would then read that file.
 func TestChangeSetOfALinkByNow(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.read.PathOfInput, w.read.Found.Facts.Path = false, "README.md" })
@@ -187,7 +188,7 @@ func TestUndoPermissions(t *testing.T) {
 			t.Errorf("undoing returned %v", done)
 		}
 	}
-	// Three undid it; it happened once.
+	// Three requests undid the change set, with one effect.
 	if len(w.workspaces.notes) != 1 || w.workspaces.notes[0] != "wrong" {
 		t.Errorf("notes: %q", w.workspaces.notes)
 	}

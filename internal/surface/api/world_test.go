@@ -60,10 +60,10 @@ import (
 	"palyra/internal/vault/kek/kektest"
 )
 
-// world is the API over real rooms, behind TLS with HTTP/2: alice owns the
-// agent coder, bob is an operator, dan a developer, eve an auditor.
+// world is the API over real services, behind TLS with HTTP/2. alice owns the agent coder, bob
+// is an operator, dan a developer, eve an auditor.
 type world struct {
-	// serviceUser is true where palyrad's user runs no agents.
+	// serviceUser is true if palyrad's user runs no agents.
 	serviceUser bool
 	pairings    *pairing.Host
 	t           *testing.T
@@ -77,7 +77,7 @@ type world struct {
 	journal     *journal.Log
 	notary      *attest.Notary
 	server      *api.Server
-	// stopping is the order to stop; stopRuns ends the runs after it.
+	// stopping starts the API's shutdown; stopRuns ends the runs after it.
 	stopping, stopRuns context.CancelFunc
 
 	read, run *gatewaytest.Probe
@@ -92,34 +92,34 @@ type world struct {
 	tokens     *token.Service
 	vault      *vault.Service
 	wrapper    *vault.Wrapper
-	// people says how people log in; in the zero value they do not.
+	// people configures the logins of users; the zero value disables them.
 	people login.Config
 	logins *login.Service
 
 	alice, bob, dan, eve, coder *client
 
-	// ago is how far the clock of certificates is behind.
+	// ago is the duration by which the clock of certificates is behind.
 	ago atomic.Int64
 
-	// surfaces are the handlers of guarded routes; agents is where they alone are
-	// served, in plain HTTP.
+	// surfaces are the handlers of guarded routes. agents is the URL that serves only them, over
+	// plain HTTP.
 	surfaces map[string]http.Handler
 	agents   string
-	// console lets browsers in, at an address of its own.
+	// console serves browsers at its own address.
 	console   *console.Console
 	consoleAt net.Listener
-	// examining is called while the doctor looks.
+	// examining is called while the doctor runs.
 	examining func()
 
 	policies string
 	// checking is called while policies are checked.
 	checking func()
 	limits   map[limit.Class]limit.Rates
-	// issuers are those whose tokens the guarded routes take.
+	// issuers are the issuers whose tokens the guarded routes accept.
 	issuers api.AccessTokens
-	// skillsDir has the packages of skills.
+	// skillsDir contains the packages of skills.
 	skillsDir string
-	// passkeys are those of members; agentConnected says that an agent was connected.
+	// passkeys are the members' passkeys; agentConnected is whether an agent has connected.
 	passkeys       *passkeys.Keeper
 	agentConnected bool
 	firstWait      time.Duration // as in api.Config
@@ -178,7 +178,7 @@ func (w *world) openRooms() {
 	w.vault = must.Get(vault.New(vault.Config{Store: w.db.Secrets(), Keys: w.wrapper, Judge: things.Judge{Engine: w.engine}, Holders: oneHolder}))(t)
 }
 
-// policySet is the set for the members that exist.
+// policySet returns the policy set for the members.
 func (w *world) policySet(members []access.Member) *policy.Set {
 	w.t.Helper()
 	cfg := policy.Config{
@@ -231,7 +231,7 @@ func (w *world) serve() {
 	w.listen()
 }
 
-// openRuns drives runs until the test ends.
+// openRuns starts a run manager that stops when the test ends.
 func (w *world) openRuns(g *gatewaytest.Gateway) *run.Manager {
 	w.t.Helper()
 	runs := must.Get(run.New(run.Config{
@@ -254,8 +254,8 @@ func (w *world) openRuns(g *gatewaytest.Gateway) *run.Manager {
 	return runs
 }
 
-// listen serves on TLS. The handshake lets every certificate of the gateway's
-// own root in, so that what the API itself refuses can be seen.
+// listen serves on TLS. The handshake accepts every certificate of the gateway's root, so that
+// a test can observe the API's own refusals.
 func (w *world) listen() {
 	w.t.Helper()
 	server := httptest.NewUnstartedServer(w.server)
@@ -269,21 +269,21 @@ func (w *world) listen() {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	// By address: "localhost" may lead to somebody who has the port on ::1.
+	// The URL has the address, because "localhost" may resolve to another process's port on ::1.
 	w.url = "https://" + server.Listener.Addr().String()
 	agents := httptest.NewServer(w.server.Agents())
 	w.t.Cleanup(agents.Close)
 	w.agents = agents.URL
 }
 
-// client is somebody with a device.
+// client is a client with a device.
 type client struct {
 	w      *world
 	device string
 	http   *http.Client
 }
 
-// deviceOf is a member as it comes in with its device.
+// deviceOf returns a member as the caller of its device.
 func (w *world) deviceOf(p access.Principal) access.Caller {
 	for _, d := range w.identity.Devices() {
 		if d.Principal == p {
@@ -320,7 +320,7 @@ func certificate(chain []*x509.Certificate, key *ecdsa.PrivateKey) *tls.Certific
 	return c
 }
 
-// connect returns a client that shows a certificate, or none.
+// connect returns a client that presents a certificate, or none.
 func (w *world) connect(device string, cert *tls.Certificate) *client {
 	w.t.Helper()
 	var get func() (*tls.Certificate, error)
@@ -352,7 +352,7 @@ func (c *client) status(opts ...connect.ClientOption) palyrav1connect.StatusServ
 	return palyrav1connect.NewStatusServiceClient(c.http, c.w.url, opts...)
 }
 
-// call makes a call and collects what the stream brings.
+// call makes a call and collects the messages of its stream.
 func (c *client) call(req *palyrav1.CallToolRequest, opts ...connect.ClientOption) ([]*palyrav1.CallToolResponse, error) {
 	c.w.t.Helper()
 	stream, err := c.gateway(opts...).CallTool(c.w.t.Context(), req)
@@ -375,7 +375,7 @@ func running() *palyrav1.CallToolRequest {
 	return &palyrav1.CallToolRequest{Tool: "process.run", InputJson: []byte(`{"argv":["make"]}`)}
 }
 
-// protocols are how clients may speak to the one handler.
+// protocols are the protocols that clients of the handler may use.
 var protocols = map[string][]connect.ClientOption{
 	"connect":      nil,
 	"connect json": {connect.WithProtoJSON()},

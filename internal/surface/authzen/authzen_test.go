@@ -30,8 +30,8 @@ type object = map[string]any
 
 var edge, other = access.Agent("edge"), access.Agent("other")
 
-// world is the service over real stages: edge may ask about coder and about bob, who is disabled;
-// other about no subject. The tools read without approval, and run with one.
+// world is the service over real stages: edge may ask about coder and about bob, who is
+// disabled; other about no subject. The read tool requires no approval, and the run tool does.
 type world struct {
 	t       *testing.T
 	server  *httptest.Server
@@ -54,7 +54,7 @@ func (m members) Active(p access.Principal) (access.Member, bool) {
 	return found, ok && !found.Disabled
 }
 
-// Record keeps what is journaled beside the pipeline.
+// Record records the events that are journaled outside the pipeline.
 func (w *world) Record(_ context.Context, code event.Code, actor, subject string, payload any) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -132,7 +132,7 @@ func (w *world) now() time.Time {
 	return time.Now().Add(w.ahead)
 }
 
-// ask sends a request and returns status, body and its text.
+// ask sends a request and returns its status, its decoded body and the body's text.
 func (w *world) ask(method, path string, body any, headers ...string) (int, object, string) {
 	w.t.Helper()
 	text, raw := body.(string)
@@ -187,7 +187,7 @@ func in(o object, path ...string) any {
 	return v
 }
 
-// events are the pipeline's own of a code.
+// events returns the pipeline's events with a code.
 func (w *world) events(code event.Code) []journal.Event {
 	w.t.Helper()
 	return must.Get(sqlite.NewCalls(w.db).Events(w.t.Context(), journal.Filter{Code: string(code)}))(w.t)
@@ -212,7 +212,7 @@ func TestEvaluation(t *testing.T) {
 	if got := w.evaluate(about("agent:coder", "fs.read", object{"nonsense": 1})); got["decision"] != false || in(got, "context", "reason") != string(reason.InvalidInput) {
 		t.Errorf("what is no call: %v", got)
 	}
-	// Nothing ran, nobody was asked, and nothing but the answers is in the journal.
+	// No tool ran, no approval was requested, and the journal has only the answers.
 	if w.read.Runs.Load()+w.run.Runs.Load() != 0 || len(w.events(event.Asked)) != 0 || len(w.events(event.Proposed)) != 0 {
 		t.Error("an evaluation made something")
 	}
@@ -254,7 +254,7 @@ func TestUnknownAndForbiddenAreIndistinguishable(t *testing.T) {
 	if got := w.evaluate(about("agent:coder", "fs.read", reading), "As", "other"); got["decision"] != false {
 		t.Errorf("a caller without a list: %v", got)
 	}
-	// Control: the same gateway answers about whom is listed.
+	// Control: the gateway answers about a listed subject.
 	if got := w.evaluate(about("agent:coder", "fs.read", reading)); got["decision"] != true {
 		t.Errorf("control: %v", got)
 	}
@@ -288,7 +288,7 @@ func TestMalformed(t *testing.T) {
 }
 
 // TestBodiesAreReadExactly: a request with a second spelling of a member that is read is
-// refused. The control has one of a member that is not.
+// refused. Control: a second spelling of a member that is not read is accepted.
 func TestBodiesAreReadExactly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -344,7 +344,7 @@ func TestBatch(t *testing.T) {
 	if w.counted != 8 {
 		t.Errorf("counted %d times beside the requests", w.counted)
 	}
-	// One too many for the limit, and none of it is evaluated.
+	// A batch over the limit is not evaluated.
 	before := len(w.events(event.EvaluatedFor))
 	if status, _, text := w.ask("POST", "/access/v1/evaluations", batch("")); status == http.StatusOK && w.counted > 10 {
 		t.Errorf("over the limit: %s", text)
@@ -364,7 +364,8 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// denied evaluates a call that takes a person and returns the request that it allows.
+// denied evaluates a call that requires an approval, and returns the access request that the
+// denial offers.
 func (w *world) denied(e object) object {
 	w.t.Helper()
 	got := w.evaluate(e)
@@ -411,7 +412,7 @@ func (w *world) vote(rec approval.Record, b approval.Ballot) {
 	must.Get(w.gateway.Desk.Decide(w.t.Context(), gatewaytest.Person(policytest.Alice, access.RoleOwner), rec.ID, b))(w.t)
 }
 
-// again is an evaluation with an approval.
+// again returns an evaluation with an approval.
 func again(e, got object) object {
 	c := object{}
 	for k, v := range e["context"].(object) {
@@ -426,7 +427,7 @@ func again(e, got object) object {
 	return out
 }
 
-// TestAskAPerson: a denial, a request, a vote, and an evaluation that the vote permits once.
+// TestAskAPerson: after a denial, a request and a vote, the vote permits one evaluation.
 func TestAskAPerson(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -450,7 +451,7 @@ func TestAskAPerson(t *testing.T) {
 	if err != nil || time.Until(until) < 4*time.Minute || time.Until(until) > 6*time.Minute {
 		t.Errorf("approved until %v, %v", until, err)
 	}
-	// The approval alone is no yes: without it, for another call, from another caller.
+	// The evaluation is denied without the approval, for another call, and for another caller.
 	if got := w.evaluate(e); got["decision"] != false {
 		t.Errorf("without the approval: %v", got)
 	}
@@ -483,7 +484,7 @@ func TestAskAPerson(t *testing.T) {
 	}
 }
 
-// TestDenialsAreFinal: calls that people or policy denied stay denied.
+// TestDenialsAreFinal: calls that approvers or policy denied stay denied.
 func TestDenialsAreFinal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -498,8 +499,8 @@ func TestDenialsAreFinal(t *testing.T) {
 	if got := w.evaluate(again(e, forged)); got["decision"] != false || in(got, "context", "reason") != "approval_unverifiable" || in(got, "context", "next_action") != "none" {
 		t.Errorf("an approval that nobody gave: %v", got)
 	}
-	// The no is remembered: the same question is answered without anybody, and the code
-	// of the response says what its body does.
+	// The denial is stored, so that the same request is answered without an approver. The status
+	// code matches the state in the body.
 	status, got, text := w.ask("POST", "/access/v1/requests", w.denied(e))
 	state := in(got, "task", "status")
 	if (status == http.StatusCreated) != (state == "denied") || (status == http.StatusAccepted) != (state == "pending") {
@@ -543,8 +544,8 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestForgedRequests: a request is about a denial of this gateway, to this caller, once,
-// and in time.
+// TestForgedRequests: a request must refer to a denial of this gateway, to the same caller, and
+// be made once and in time.
 func TestForgedRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -583,7 +584,7 @@ func TestForgedRequests(t *testing.T) {
 	if page, _, err := w.gateway.Desk.List(t.Context(), approval.Filter{}); err != nil || len(page) != 0 {
 		t.Errorf("somebody was asked: %v, %v", page, err)
 	}
-	// Control, and the same denial again; with a key it is the same task.
+	// Control: a valid request. A repetition with the same key returns the same task.
 	q := w.denied(e)
 	status, got, text := w.ask("POST", "/access/v1/requests", q, "Idempotency-Key", "k")
 	if status != http.StatusAccepted {
@@ -623,7 +624,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestFrozen: a frozen gateway permits nothing elsewhere.
+// TestFrozen: a frozen gateway permits no evaluation.
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

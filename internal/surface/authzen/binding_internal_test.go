@@ -9,11 +9,11 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestBindingHash: the construction of the draft profile (Denial Binding Claims), by
-// answers that another program computed from its text. They cover what the profile's own
-// vectors are said to cover, but for bulk requests, which this gateway does not take:
-// the actor left out, members of the context chosen and none chosen, one that is absent
-// and one that is null, numbers, and the order of arrays and of names.
+// TestBindingHash: the hashes agree with the construction of the draft profile (Denial Binding
+// Claims). Another program computed the vectors from the profile's text. They cover the cases
+// of the profile's own vectors: an omitted actor, selected context members and none, absent and
+// null members, numbers, and the order of arrays and names. Bulk requests are not covered,
+// because this gateway refuses them.
 func TestBindingHash(t *testing.T) {
 	t.Parallel()
 	var vectors []struct {
@@ -31,12 +31,12 @@ func TestBindingHash(t *testing.T) {
 		}
 		seen[got] = v.ID
 	}
-	if len(vectors) != 11 || len(seen) != 10 { // an absent member is as an empty selection
+	if len(vectors) != 11 || len(seen) != 10 { // an absent member equals an empty selection
 		t.Errorf("%d vectors have %d answers", len(vectors), len(seen))
 	}
 }
 
-// TestBindingTokens: only what this gateway signed for itself opens.
+// TestBindingTokens: a token opens only if this gateway signed it for itself.
 func TestBindingTokens(t *testing.T) {
 	t.Parallel()
 	s, other := must.Get(newSigner("a"))(t), must.Get(newSigner("a"))(t)

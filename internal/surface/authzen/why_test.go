@@ -7,7 +7,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// A request says why in its context; without that nobody is asked.
+// An access request has the requester's reason in its context. Without a required reason, no
+// approval is requested.
 func TestRequesterReason(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `@id("why") @ask_reason("Which ticket?") forbid(principal, action == Action::"tool.execute/process.run", resource) unless { context.approval.granted };`)

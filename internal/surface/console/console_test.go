@@ -22,7 +22,7 @@ import (
 
 const origin = "http://palyra-test.localhost:7145"
 
-// members has one device of alice, until it is gone.
+// members has one device of alice, until end removes it.
 type members struct {
 	mu   sync.Mutex
 	gone bool
@@ -43,7 +43,7 @@ func (m *members) end() {
 	m.gone = true
 }
 
-// world is a console, and an API behind it that says who called.
+// world is a console, and an API behind it that responds with the caller's principal.
 type world struct {
 	*console.Console
 	t       *testing.T
@@ -54,7 +54,8 @@ type world struct {
 	full    bool
 	refused int
 	ended   []string
-	// guesses are how many logins of strangers are left, counted down; 0 at first is no limit.
+	// guesses is the number of failed logins that remain; it is counted down. An initial 0 means
+	// no limit.
 	guesses int
 }
 
@@ -102,7 +103,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// browser sends what a browser would.
+// browser sends requests like a browser.
 type browser struct {
 	w               *world
 	cookies         map[string]string
@@ -147,7 +148,7 @@ func (b *browser) do(method, path, body string) *http.Response {
 	return res
 }
 
-// call asks the API, and returns the status and who it was.
+// call calls the API, and returns the status and the principal.
 func (b *browser) call() (int, string) {
 	b.w.t.Helper()
 	res := b.do(http.MethodPost, "/palyra.v1.ConsoleService/Whoami", "{}")
@@ -205,7 +206,7 @@ func TestIncompleteSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			b := w.loggedIn() // the control: with all of it, the API answers
+			b := w.loggedIn() // control: with the complete session, the API answers
 			attack(b)
 			if code, who := b.call(); code != http.StatusUnauthorized {
 				t.Errorf("%d %q", code, who)
@@ -214,7 +215,7 @@ func TestIncompleteSession(t *testing.T) {
 	}
 }
 
-// The secret of one session is good for no other.
+// A session cannot be used with another session's secret.
 func TestSecretOfAnotherSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -246,7 +247,7 @@ func TestOtherHosts(t *testing.T) {
 			t.Errorf("the API at %q: %d", host, code)
 		}
 	}
-	// The control: the name alone made the difference.
+	// Control: with the console's own name, the request is accepted.
 	b.host = strings.TrimPrefix(origin, "http://")
 	if code, _ := b.call(); code != http.StatusOK {
 		t.Errorf("the console's own name: %d", code)
@@ -257,7 +258,7 @@ func TestLoginOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	token := w.link()
-	if got := w.browser().login(token); got != http.StatusOK { // the control
+	if got := w.browser().login(token); got != http.StatusOK { // control
 		t.Fatalf("first: %d", got)
 	}
 	if got := w.browser().login(token); got != http.StatusUnauthorized {
@@ -277,7 +278,7 @@ func TestLoginOnce(t *testing.T) {
 	if got := foreign.login(fresh); got != http.StatusForbidden {
 		t.Errorf("a page of another origin: %d", got)
 	}
-	// What it could not use is still good.
+	// The refused attempt did not consume the link.
 	if got := w.browser().login(fresh); got != http.StatusOK {
 		t.Errorf("the link after that: %d", got)
 	}
@@ -303,7 +304,7 @@ func TestGuessesDoNotBlockLogin(t *testing.T) {
 	if got := w.browser().login(w.link()); got != http.StatusOK {
 		t.Errorf("a good link: %d", got)
 	}
-	if got := w.browser().login("guess"); got != http.StatusTooManyRequests { // the control
+	if got := w.browser().login("guess"); got != http.StatusTooManyRequests { // control
 		t.Errorf("another guess: %d", got)
 	}
 }
@@ -312,7 +313,7 @@ func TestLinkRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	good := access.Caller{Principal: access.User("alice"), DeviceID: "D1", Paired: true, Surface: access.SurfaceGRPC}
-	must.Get(w.Link(t.Context(), good))(t) // the control
+	must.Get(w.Link(t.Context(), good))(t) // control
 	for name, change := range map[string]func(*access.Caller){
 		"a token":       func(c *access.Caller) { c.Token = &access.TokenBounds{} },
 		"a session":     func(c *access.Caller) { c.Surface = access.SurfaceConsole },
@@ -366,8 +367,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// A session that is used goes on, but not beyond its life; what a page sends by itself is
-// no use.
+// A session stays valid while it is used, but not beyond its lifetime. Background requests of a
+// page are not use.
 func TestIdleAndLife(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -384,7 +385,7 @@ func TestIdleAndLife(t *testing.T) {
 	}
 }
 
-// A full disk lets nobody in, and keeps nobody in.
+// With a full disk, a login fails, and a logout still ends the session.
 func TestJournalUnavailable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -401,7 +402,7 @@ func TestJournalUnavailable(t *testing.T) {
 	}
 }
 
-// A browser that refuses the cookie's prefix over plain HTTP gets one without it.
+// A browser that refuses the cookie's prefix over plain HTTP gets a cookie without it.
 func TestCookies(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -443,8 +444,8 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
-// TestPathWithADot: a path of a screen shows the console, whatever the name in it has; a file that
-// is missing is not found.
+// TestPathWithADot: the path of a screen returns the console, also if a name in it contains a
+// dot. A missing file is not found.
 func TestPathWithADot(t *testing.T) {
 	t.Parallel()
 	b := newWorld(t).browser()

@@ -16,8 +16,8 @@ import (
 	"palyra/internal/surface/console"
 )
 
-// TestBackgroundRequestsAreNotActivity: requests that a page sends by itself do not extend a
-// session; the same request of a person does.
+// TestBackgroundRequestsAreNotActivity: a page's background requests do not extend a session.
+// Control: the same request by a user does.
 func TestBackgroundRequestsAreNotActivity(t *testing.T) {
 	t.Parallel()
 	for header, want := range map[string]int{"1": http.StatusUnauthorized, "": http.StatusOK} {

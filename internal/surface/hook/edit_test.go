@@ -16,23 +16,23 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// edits changes the call of an ask before it is answered with yes; says is what came of
-// the edit.
+// edits returns an approver who edits the pending call and then approves it. says receives the
+// error of the edit.
 func (w *world) edits(command string, says *error) func(*approval.Record) approval.Ballot {
 	return func(r *approval.Record) approval.Ballot {
 		for {
 			_, *says = w.Pipeline.Edit(w.t.Context(), gatewaytest.Person(policytest.Alice, access.RoleOwner), call.Change{
 				ApprovalID: r.ID, Version: r.Version, ShownDigest: r.CallDigest, Input: must.Get(json.Marshal(map[string]string{"command": command}))(w.t),
 			})
-			if *says == nil || !strings.Contains((*says).Error(), "no call waits on this approval") { // else the call is about to
+			if *says == nil || !strings.Contains((*says).Error(), "no call waits on this approval") { // otherwise the call is not waiting yet
 				return approval.Ballot{Allow: true}
 			}
 		}
 	}
 }
 
-// Claude Code runs what people made of its call, and is told so; what it reports is
-// compared with that.
+// Claude Code gets the edited input with the permission and runs it. The gateway compares its
+// report with the edited input.
 func TestEditedInput(t *testing.T) {
 	t.Parallel()
 	for ran, state := range map[string]tool.ClaimState{"make -n": tool.Reported, "make": tool.RanOther} {
@@ -59,7 +59,7 @@ func TestEditedInput(t *testing.T) {
 	}
 }
 
-// A call whose hook takes a yes or a no alone is not edited, and runs as it was asked.
+// A call whose hook cannot replace the input is not edited, and runs as it was requested.
 func TestCodexIsNotEdited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

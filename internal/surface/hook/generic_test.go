@@ -9,7 +9,8 @@ import (
 	"palyra/internal/surface/hook/client"
 )
 
-// TestGenericSchema: what the schema takes is read, and what is answered fits it.
+// TestGenericSchema: the gateway accepts exactly the messages that the schema permits, and its
+// answers conform to the schema.
 func TestGenericSchema(t *testing.T) {
 	t.Parallel()
 	schema := must.Get(tool.CompileSchema(oneOf(t, "message")))(t)
@@ -48,7 +49,7 @@ func TestGenericSchema(t *testing.T) {
 	}
 }
 
-// oneOf is a definition of the schema, as a schema of its own.
+// oneOf returns a definition of the schema as its own schema.
 func oneOf(t *testing.T, name string) json.RawMessage {
 	t.Helper()
 	var whole map[string]any

@@ -32,7 +32,7 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// world is a gateway with the hooks of agents in front of it.
+// world is a gateway that serves the hooks of agents.
 type world struct {
 	*gatewaytest.Gateway
 	t       testing.TB
@@ -46,7 +46,8 @@ type world struct {
 	limit   string
 }
 
-// newWorld has one workspace, and policies beside the default ones.
+// newWorld returns a world with one workspace, and with policies in addition to the default
+// ones.
 func newWorld(t testing.TB, policies string) *world {
 	t.Helper()
 	w := &world{t: t, ws: must.Get(filepath.EvalSymlinks(t.TempDir()))(t), out: must.Get(filepath.EvalSymlinks(t.TempDir()))(t), caller: gatewaytest.Agent, session: "s1"}
@@ -71,19 +72,19 @@ func newWorld(t testing.TB, policies string) *world {
 	return w
 }
 
-// builtinTools are the definitions of the daemon's own tools, which profiles speak of.
+// builtinTools returns the definitions of the daemon's own tools, which the profiles name.
 func builtinTools(t testing.TB) (list []tool.Descriptor) {
 	t.Helper()
 	must.Do(t, json.Unmarshal(must.Get(os.ReadFile(filepath.Join("..", "..", "cli", "policy", "builtin_tools.json")))(t), &list))
 	return list
 }
 
-// start makes the service anew, as a start of the daemon does.
+// start recreates the service, as a start of the daemon does.
 func (w *world) start() {
 	w.hooks = must.Get(hook.New(hook.Config{Calls: resume.New(w.Pipeline, w.t.Context().Done()), Past: w.Pipeline, Announced: w.announced, Stopping: w.t.Context().Done()}))(w.t)
 }
 
-// answer is what a hook is told.
+// answer is the response to a hook.
 type answer struct {
 	status   int
 	decision string
@@ -137,7 +138,7 @@ func (w *world) after(id, name string, input any) answer {
 	return w.claude("PostToolUse", id, name, input, "tool_response", map[string]string{"stdout": "x"}, "duration_ms", 3)
 }
 
-// people answers every ask, as answers says, and counts them until stop is called.
+// people decides every pending approval with answers. stop ends this and returns the approvals.
 func (w *world) people(answers func(*approval.Record) approval.Ballot) (stop func() []approval.Record) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -152,7 +153,7 @@ func (w *world) people(answers func(*approval.Record) approval.Ballot) (stop fun
 			}
 			seen[r.ID] = true
 			asked = append(asked, r)
-			// stop must not cancel an answer that has started.
+			// stop must not cancel a decision that has started.
 			if _, err := w.Desk.Decide(context.WithoutCancel(ctx), gatewaytest.Person(policytest.Alice, access.RoleOwner), r.ID, answers(&r)); err != nil {
 				w.t.Errorf("answering %s: %v", r.Prompt.Summary, err)
 			}
@@ -165,8 +166,8 @@ func (w *world) people(answers func(*approval.Record) approval.Ballot) (stop fun
 func yes(*approval.Record) approval.Ballot { return approval.Ballot{Allow: true} }
 func no(*approval.Record) approval.Ballot  { return approval.Ballot{} }
 
-// TestUnknownEvents: a message whose event is not in the agent's list gets an error, which every
-// hook takes for a denial, and no answer of 200, after which the tool would run.
+// TestUnknownEvents: a message with an unknown event gets an error, which every hook treats as
+// a denial. With a status of 200 the tool would run.
 func TestUnknownEvents(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -184,13 +185,13 @@ func TestUnknownEvents(t *testing.T) {
 			t.Errorf("generic: %q: %+v", event, a)
 		}
 	}
-	// The control: a report of the list is answered.
+	// Control: a known report is accepted.
 	if a := w.claude("Stop", "", "", nil); a.status != http.StatusOK || a.decision != "none" {
 		t.Errorf("Stop: %+v", a)
 	}
 }
 
-// events are those of the journal with a code.
+// events returns the journal's events with a code.
 func (w *world) events(code event.Code) []journal.Event {
 	w.t.Helper()
 	var out []journal.Event
@@ -202,7 +203,7 @@ func (w *world) events(code event.Code) []journal.Event {
 	return out
 }
 
-// report is the report of the only call that was attested.
+// report returns the n-th attested call, once n calls are attested.
 func (w *world) report(n int) record.Attested {
 	w.t.Helper()
 	list := w.eventually(event.Attested, n)
@@ -213,7 +214,7 @@ func (w *world) report(n int) record.Attested {
 	return *p
 }
 
-// eventually waits until there are n events of a code.
+// eventually waits for n events of a code, and returns the events.
 func (w *world) eventually(code event.Code, n int) []journal.Event {
 	w.t.Helper()
 	var list []journal.Event
@@ -224,7 +225,7 @@ func (w *world) eventually(code event.Code, n int) []journal.Event {
 	return list
 }
 
-// deny has a person deny a call.
+// deny makes a call that an approver denies.
 func (w *world) deny(id string) {
 	w.t.Helper()
 	stop := w.people(no)
@@ -234,7 +235,7 @@ func (w *world) deny(id string) {
 	}
 }
 
-// requestWithoutTime sends a request by a hook whose time has elapsed.
+// requestWithoutTime sends a request whose hook has almost no time left.
 func (w *world) requestWithoutTime(id string, input map[string]any) answer {
 	w.t.Helper()
 	w.limit = "6"
@@ -242,7 +243,7 @@ func (w *world) requestWithoutTime(id string, input map[string]any) answer {
 	return w.before(id, "Bash", input)
 }
 
-// codex is an event of Codex.
+// codex returns an event of Codex.
 func (w *world) codex(id, name string, input any) string {
 	return string(must.Get(json.Marshal(map[string]any{
 		"session_id": w.session, "turn_id": "x", "cwd": w.ws, "hook_event_name": "PreToolUse", "model": "gpt-5", "permission_mode": "default",
@@ -256,7 +257,7 @@ func (w *world) idle() {
 	must.Eventually(w.t, "no call runs", func() (bool, string) { return len(w.Running()) == 0, fmt.Sprint(w.Running()) })
 }
 
-// tainted says whether the newest session of the caller is.
+// tainted reports whether the caller's newest session is tainted.
 func (w *world) tainted() bool {
 	w.t.Helper()
 	list, _, err := w.Sessions(w.t.Context(), session.Filter{Principal: w.caller.Principal})
@@ -267,14 +268,14 @@ func (w *world) tainted() bool {
 	return must.Get(w.Session(w.t.Context(), list[0].ID))(w.t).Facts.Tainted
 }
 
-// taintedIs waits until the session is, or is not. A call that has ended is counted out
-// a moment after its end is on record.
+// taintedIs waits until tainted returns want. A call's facts are updated a moment after its end
+// is journaled.
 func (w *world) taintedIs(want bool) bool {
 	w.t.Helper()
 	return must.Wait(func() bool { return w.tainted() == want })
 }
 
-// restart is a stop and a start of the daemon.
+// restart stops and starts the daemon.
 func (w *world) restart() {
 	w.t.Helper()
 	w.StopDesk()

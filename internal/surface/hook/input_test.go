@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestInputThatIsRefused: an input that no tool takes has the reason that the API gives it, whichever
-// agent sends it. The control is one that is as large as it may be.
+// TestInputThatIsRefused: an input that no tool accepts is refused with the same reason as by
+// the API, whichever agent sends it. Control: an input of the maximum size.
 func TestInputThatIsRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, free)
@@ -42,7 +42,7 @@ func TestInputThatIsRefused(t *testing.T) {
 }
 
 // TestCommandLineAsList: a command line that Codex sends as a list of words is read as the
-// equivalent line. The control is the same line as text.
+// equivalent line. Control: the same line as text.
 func TestCommandLineAsList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, free)

@@ -14,7 +14,8 @@ import (
 	"palyra/internal/surface/hook"
 )
 
-// arrives is a call that comes to the gateway's own MCP server.
+// arrives makes a call through the gateway's own MCP server. The second result is whether the
+// call joined an announced one.
 func (w *world) arrives(caller access.Caller, id, name, input string) (call.Outcome, bool) {
 	w.t.Helper()
 	vouch := w.hooks.Arrive(caller, id, name, []byte(input))
@@ -23,7 +24,7 @@ func (w *world) arrives(caller access.Caller, id, name, input string) (call.Outc
 	}, func(call.Event) {}))(w.t), vouch != nil
 }
 
-// announced is what the call of the test's tool would be, with what it names as it is now.
+// announced returns the digest that a call of the test's tool would have now.
 func (w *world) announced(ctx context.Context, caller access.Caller, name string, input []byte) string {
 	if name != "process_run" {
 		return ""
@@ -31,8 +32,8 @@ func (w *world) announced(ctx context.Context, caller access.Caller, name string
 	return must.Get(w.Pipeline.CallDigest(ctx, call.Submission{Caller: caller, Tool: policytest.Run.Name, Input: input}))(w.t)
 }
 
-// TestJoinBindsOperands: what people said in the hook is not good for other bytes of the
-// files that the call names.
+// TestJoinBindsOperands: an approval from the hook does not apply if the content of the call's
+// files has changed.
 func TestJoinBindsOperands(t *testing.T) {
 	t.Parallel()
 	for _, changed := range []bool{false, true} {
@@ -60,8 +61,8 @@ func TestJoinBindsOperands(t *testing.T) {
 	}
 }
 
-// TestOwnServerCallIsApprovedOnce: approval is requested in the hook, and its answer is valid once,
-// for the following call.
+// TestOwnServerCallIsApprovedOnce: the hook requests the approval, which is valid once, for the
+// following call.
 func TestOwnServerCallIsApprovedOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -125,8 +126,8 @@ func TestOnlyTheSameCallJoins(t *testing.T) {
 	}
 }
 
-// TestDeniedAnnouncementJoinsNothing: neither a denied announcement nor one without approval is
-// joined.
+// TestDeniedAnnouncementJoinsNothing: a call does not join an announcement that was denied, or
+// that required no approval.
 func TestDeniedAnnouncementJoinsNothing(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -147,8 +148,8 @@ func TestDeniedAnnouncementJoinsNothing(t *testing.T) {
 	}
 }
 
-// TestAnotherServerOfThatName: a project that calls its own server palyra gets nothing
-// by the name. People are asked, and that no call arrived is on record and shown.
+// TestAnotherServerOfThatName: a project's own server that is named palyra gets no permission
+// from the name. An approval is required, and the missing call is journaled and counted.
 func TestAnotherServerOfThatName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

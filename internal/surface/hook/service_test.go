@@ -22,7 +22,8 @@ import (
 
 type args map[string]any
 
-// TestReadIsDecidedAndReported: the complete sequence of a call without approval.
+// TestReadIsDecidedAndReported: a call that requires no approval is decided, reported and
+// attested.
 func TestReadIsDecidedAndReported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -49,7 +50,8 @@ func TestReadIsDecidedAndReported(t *testing.T) {
 	}
 }
 
-// TestSensitiveToolsAsk: a person decides, and the agent is never told to ask its own user.
+// TestSensitiveToolsAsk: an approver decides, and the agent is never instructed to ask its own
+// user.
 func TestSensitiveToolsAsk(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -109,7 +111,8 @@ func TestWhichCallsAsk(t *testing.T) {
 	}
 }
 
-// TestAgentAsksItsUser: if the agent asks its own user, the hook only tells it to proceed.
+// TestAgentAsksItsUser: if the agent's tool asks its own user, the hook permits it without a
+// decision in the body.
 func TestAgentAsksItsUser(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -118,15 +121,15 @@ func TestAgentAsksItsUser(t *testing.T) {
 	}
 }
 
-// free lets agents do all that no rule forbids.
+// free allows agents everything that no rule forbids.
 const free = `@id("free") @reason("free") @waives("approval: the test's own")
 permit(principal, action in Action::"tool.execute", resource)
 when { context has external && context.sandbox.tier == "external" };
 `
 
 // TestGuardedFiles: a call that may change files that control agents or the gateway requires
-// approval, and the request names the file. The controls are neighboring files, and calls that only
-// read or mention a guarded one.
+// approval, and the request names the file. Controls: neighboring files, and calls that only
+// read or mention a guarded file.
 func TestGuardedFiles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, free)
@@ -137,7 +140,7 @@ func TestGuardedFiles(t *testing.T) {
 	for i, c := range []struct {
 		name  string
 		input args
-		// guarded is the file that the question names, "" where nobody is asked.
+		// guarded is the file that the approval request names; "" if no approval is required.
 		guarded string
 	}{
 		{"Write", args{"file_path": settings, "content": "{}"}, settings},
@@ -159,9 +162,9 @@ func TestGuardedFiles(t *testing.T) {
 	}
 }
 
-// TestWorktrees: the files of a git worktree belong to the workspace of their project, both below
-// .claude/worktrees and next to the workspace. The controls are the files in it that agents obey,
-// and a neighboring directory that is not a worktree.
+// TestWorktrees: the files of a git worktree belong to the workspace of their project, both
+// below .claude/worktrees and next to the workspace. Controls: the worktree's files that
+// control agents, and a neighboring directory that is not a worktree.
 func TestWorktrees(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, free+`@id("asks") forbid(principal, action in Action::"tool.execute", resource)
@@ -198,8 +201,8 @@ when { context has external && !context.external.outside.isEmpty() } unless { co
 	wantNamed(t, stop(), append(want, "Outside of the declared workspaces"))
 }
 
-// TestMentionIsNoWrite: a line for a shell asks about a guarded file that it may write to, and not
-// about one that it reads or mentions.
+// TestMentionIsNoWrite: a shell line requires approval if it may write to a guarded file, and
+// not if it only reads or mentions the file.
 func TestMentionIsNoWrite(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, free)
@@ -248,7 +251,7 @@ func TestMentionIsNoWrite(t *testing.T) {
 	wantNamed(t, stop(), want)
 }
 
-// wantNamed wants questions that name these files, in this order.
+// wantNamed fails unless the approval requests name these files, in this order.
 func wantNamed(t *testing.T, asked []approval.Record, want []string) {
 	t.Helper()
 	if len(asked) != len(want) {
@@ -261,7 +264,8 @@ func wantNamed(t *testing.T, asked []approval.Record, want []string) {
 	}
 }
 
-// wantGuarded makes a call, and wants it to be denied by the person where it is to be guarded.
+// wantGuarded makes a call, and fails unless it is denied by the approver exactly if a guarded
+// file is given.
 func (w *world) wantGuarded(want *[]string, id, name string, input args, guarded string) {
 	w.t.Helper()
 	a := w.before(id, name, input)
@@ -273,8 +277,8 @@ func (w *world) wantGuarded(want *[]string, id, name string, input args, guarded
 	}
 }
 
-// TestMessagesAreReadExactly: a message of an agent with a duplicate spelling of a field that the
-// gateway reads is denied. The control has a duplicate of a field that it does not read.
+// TestMessagesAreReadExactly: a message of an agent with a duplicate spelling of a field that
+// the gateway reads is denied. Control: a duplicate of a field that the gateway does not read.
 func TestMessagesAreReadExactly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -334,7 +338,7 @@ func TestMismatchedReports(t *testing.T) {
 			if !w.taintedIs(c.tainted) {
 				t.Errorf("tainted is not %v", c.tainted)
 			}
-			w.restart() // what is durable says the same
+			w.restart() // the durable state is the same
 			w.before("after", "TodoWrite", args{})
 			if got := w.tainted(); got != c.tainted {
 				t.Errorf("tainted after a restart %v", got)
@@ -343,8 +347,8 @@ func TestMismatchedReports(t *testing.T) {
 	}
 }
 
-// TestUnreported: calls that the agent never reports end with its session, and a report
-// that comes then is on record, and no alarm.
+// TestUnreported: calls without a report end with the agent's session. A later report is
+// journaled and raises no alarm.
 func TestUnreported(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -403,7 +407,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// TestTimeout: the agent receives an answer before its timeout, and the same call then resumes,
+// TestTimeout: the agent gets an answer before its timeout, and the same call can then resume,
 // also under another id. An approval permits one run.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
@@ -439,7 +443,7 @@ func TestAnotherDirectoryIsAnotherCall(t *testing.T) {
 	if a := w.claude("PreToolUse", "t2", "Bash", in, "cwd", w.out); a.decision != "deny" || a.says(reason.StillWaiting) {
 		t.Errorf("the hook was told %+v", a)
 	}
-	if asked := stop(); len(asked) != 2 { // both were there, and both are answered
+	if asked := stop(); len(asked) != 2 { // both calls are pending, and both are decided
 		t.Errorf("%d asks", len(asked))
 	}
 }
@@ -459,8 +463,8 @@ func TestHookDisconnects(t *testing.T) {
 	w.eventually(event.Cancelled, 1)
 }
 
-// TestRestart: calls that ran when the gateway stopped are closed, and a later report raises no
-// alarm unless it does not match.
+// TestRestart: calls that were running when the gateway stopped are closed. A later report
+// raises an alarm only if it does not match.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -480,7 +484,7 @@ func TestRestart(t *testing.T) {
 	w.eventually(event.Ungoverned, 1)
 }
 
-// TestFreeze: no call is permitted, and running ones are closed.
+// TestFreeze: while the gateway is frozen, calls are denied, and running ones are closed.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -499,8 +503,8 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// TestAgentToolsNeedTheHook: tools of agents can be called only through the hook; other calls are
-// refused without asking.
+// TestAgentToolsNeedTheHook: tools of agents can be called only through the hook. Other calls
+// are refused without an approval request.
 func TestAgentToolsNeedTheHook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -524,8 +528,8 @@ func TestSessionEndResetsNothing(t *testing.T) {
 	}
 }
 
-// TestGrantOfALine: a session grant covers exactly the approved line in its directory, regardless
-// of its stated purpose, and no line that resembles it.
+// TestGrantOfALine: a session grant covers exactly the approved line in its directory,
+// regardless of its description, and no similar line.
 func TestGrantOfALine(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")

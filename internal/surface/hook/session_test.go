@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// laptop is the policies of the profile.
+// laptop returns the policies of the profile laptop.
 func laptop(t *testing.T) string {
 	t.Helper()
 	for _, p := range profile.All() {
@@ -31,8 +31,8 @@ func laptop(t *testing.T) string {
 	return ""
 }
 
-// forTheSession is what a person at a prompt takes: for the session, as wide as the
-// prompt offers and says.
+// forTheSession returns the vote of an approver who approves for the session with the widest
+// offered match.
 func forTheSession(r *approval.Record) approval.Ballot {
 	b := approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchSubject}
 	if r.ExactOnly != "" {
@@ -41,9 +41,9 @@ func forTheSession(r *approval.Record) approval.Ballot {
 	return b
 }
 
-// TestOrdinarySession plays what the hooks of Claude Code 2.1 told of a session: reading,
-// searching, edits in the workspace, tests. Under the profile laptop people are asked at
-// most three times, and everything is decided and reported.
+// TestOrdinarySession replays the messages that the hooks of Claude Code 2.1 sent in a session:
+// reads, searches, edits in the workspace, and tests. Under the profile laptop at most three
+// approvals are requested, and every call is decided and reported.
 func TestOrdinarySession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, laptop(t))

@@ -7,8 +7,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The generic hook brings a reason along; that of Claude Code cannot, and is told what
-// else there is. Nobody is asked without one.
+// The generic hook can send a requester's reason. Claude Code's hook cannot, and gets the
+// alternative in its denial. Without a reason no approval is requested.
 func TestReasonByHook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, `@id("why") @ask_reason("Which ticket?") forbid(principal, action in Action::"tool.execute", resource)

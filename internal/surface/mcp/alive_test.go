@@ -25,7 +25,7 @@ func TestSingleResponseIsJSON(t *testing.T) {
 	t.Parallel()
 	const stream = "text/event-stream"
 	for name, c := range map[string]struct {
-		before, after []string // the request was answered
+		before, after []string // written before and after the response
 		kind, body    string
 	}{
 		"the answer alone":               {nil, []string{answerEvent}, "application/json", strings.TrimSuffix(strings.TrimPrefix(answerEvent, "event: message\ndata: "), "\n\n")},
@@ -56,8 +56,8 @@ func TestSingleResponseIsJSON(t *testing.T) {
 	}
 }
 
-// TestCallIsAnsweredByJSON: the same over HTTP. A client that is told of progress has a
-// stream.
+// TestCallIsAnsweredByJSON: over HTTP, a call gets a JSON response. A client that requests
+// progress gets a stream.
 func TestCallIsAnsweredByJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

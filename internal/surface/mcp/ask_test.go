@@ -16,7 +16,8 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// A client that can show links is asked by one, and what it answers is no yes.
+// A client that supports URL elicitation gets the approval's URL, and its answer is not an
+// approval.
 func TestElicitedURL(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
@@ -50,7 +51,7 @@ func TestElicitedURL(t *testing.T) {
 	})
 }
 
-// A question that was answered elsewhere goes away at the client.
+// An elicitation ends at the client when its approval is decided elsewhere.
 func TestElicitationEndsWithItsApproval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -66,7 +67,7 @@ func TestElicitationEndsWithItsApproval(t *testing.T) {
 	}
 }
 
-// raw posts one message of the revision without sessions.
+// raw posts one message in the revision without sessions.
 func (w *world) raw(as, method string, params map[string]any, capabilities map[string]any) (int, map[string]any) {
 	w.t.Helper()
 	params["_meta"] = map[string]any{
@@ -120,7 +121,7 @@ func callParams(state string) map[string]any {
 	return p
 }
 
-// The state of a round is good once, for who got it and for the same call.
+// A request state is valid once, for its recipient and the same call.
 func TestRequestState(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

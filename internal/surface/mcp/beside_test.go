@@ -24,11 +24,11 @@ import (
 	mcpserver "palyra/internal/surface/mcp"
 )
 
-// lets lets the calls of the server docs run without an approval.
+// lets permits calls of the server docs without an approval.
 const lets = `@id("docs") @waives("approval: the test says so") permit(principal, action in Action::"tool.execute", resource in Server::"docs");`
 
-// docs gives a world the upstream server docs: what it does stands for what the gateway
-// makes for a server. says is what its tools answer, by name.
+// docs adds the upstream server docs to a world, in the form that the gateway gives a server.
+// says has the results of its tools by name.
 func docs(says map[string]string) func(*world) {
 	return func(w *world) {
 		for name, result := range says {
@@ -119,8 +119,8 @@ func TestPromptsAndResources(t *testing.T) {
 	})
 }
 
-// TestPromptsAndResourcesUnderPolicy: a forbidden item is neither listed nor available, one that
-// requires approval waits for it, and lists and completions require none. The control is
+// TestPromptsAndResourcesUnderPolicy: a forbidden item is neither listed nor available, and one
+// that requires approval waits for it. Lists and completions require none. Control:
 // TestPromptsAndResources.
 func TestPromptsAndResourcesUnderPolicy(t *testing.T) {
 	t.Parallel()
@@ -188,8 +188,8 @@ func code(err error) int64 {
 	return 0
 }
 
-// TestErrorsOfServers: of the errors with which a server answers, a client gets those
-// that are about its call, and none that is about the way.
+// TestErrorsOfServers: a client gets a server's errors that are about its call, and not those
+// about the protocol.
 func TestErrorsOfServers(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
@@ -212,8 +212,8 @@ func TestErrorsOfServers(t *testing.T) {
 	})
 }
 
-// TestSubscribe: a client that subscribed hears of changes of that resource, and the
-// server is left when the last one has gone.
+// TestSubscribe: a subscribed client gets the updates of its resource. The subscription at the
+// server ends with the last client.
 func TestSubscribe(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
@@ -225,7 +225,7 @@ func TestSubscribe(t *testing.T) {
 			ResourceUpdated(string, access.Principal, string)
 		} = w.face
 		owner := gatewaytest.Agent.Principal
-		// The newer revisions do not wait for the subscription.
+		// In the newer revisions a subscription is asynchronous.
 		must.Eventually(t, "the resource is watched", func() (bool, string) { return watcher.Watches("docs", owner, "doc://a"), "" })
 		if watcher.Watches("docs", policytest.Bob, "") || watcher.Watches("other", owner, "") || !watcher.Watches("docs", access.Principal{}, "") {
 			t.Error("others watch")
@@ -267,8 +267,8 @@ func TestSubscribe(t *testing.T) {
 	})
 }
 
-// TestSubscriptionsEndWithPolicy: what policy lets a client watch no more it does not hear
-// of, and the server is left. What it may still watch goes on.
+// TestSubscriptionsEndWithPolicy: a client gets no updates of a resource that new policies
+// forbid it, and the subscription at the server ends. Permitted subscriptions continue.
 func TestSubscriptionsEndWithPolicy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, docs(all))
@@ -276,7 +276,7 @@ func TestSubscriptionsEndWithPolicy(t *testing.T) {
 	must.Do(t, c.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "palyra:docs:doc://a"}))
 	owner := gatewaytest.Agent.Principal
 	watcher := w.face
-	w.reload("") // the control: another set that allows it
+	w.reload("") // control: other policies that permit it
 	watcher.ResourceUpdated("docs", owner, "doc://a")
 	if got := <-c.updated; got != "palyra:docs:doc://a" {
 		t.Errorf("heard %s", got)
@@ -292,7 +292,7 @@ func TestSubscriptionsEndWithPolicy(t *testing.T) {
 		t.Error("it is still watched")
 	}
 	watcher.ResourceUpdated("docs", owner, "doc://a")
-	must.Do(t, c.Ping(t.Context(), nil)) // a message that comes after it
+	must.Do(t, c.Ping(t.Context(), nil)) // a later message
 	select {
 	case got := <-c.updated:
 		t.Errorf("heard %s", got)
@@ -300,7 +300,7 @@ func TestSubscriptionsEndWithPolicy(t *testing.T) {
 	}
 }
 
-// TestListsChange: clients are told of prompts and resources that changed.
+// TestListsChange: clients are notified of changed prompts and resources.
 func TestListsChange(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, docs(all))
@@ -315,7 +315,7 @@ func TestListsChange(t *testing.T) {
 		t.Errorf("a suspended prompt is listed: %+v", got)
 	}
 	for want, tell := range map[string]func(string, access.Principal){"resources": w.face.ResourcesChanged, "prompts": w.face.PromptsChanged} {
-		tell("docs", policytest.Alice) // of another owner
+		tell("docs", policytest.Alice) // for another owner
 		tell("docs", gatewaytest.Agent.Principal)
 		if got := <-c.updated; got != want {
 			t.Errorf("told of %s, want %s", got, want)
@@ -325,8 +325,9 @@ func TestListsChange(t *testing.T) {
 	<-c.changed
 }
 
-// TestUpstreamRequestsSampling: requests of all kinds reach a client that declared them, with
-// a session and without, and what it logs, from the level on that it wants.
+// TestUpstreamRequestsSampling: a server's requests of all kinds reach a client that declared
+// the capabilities, with and without a session. The server's logs also reach it, from the
+// client's log level upwards.
 func TestUpstreamRequestsSampling(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
@@ -378,8 +379,8 @@ func TestUpstreamRequestsSampling(t *testing.T) {
 	})
 }
 
-// TestMarkedHeaders: a header that repeats an argument has to say what the body says;
-// marks that cannot be checked are taken out.
+// TestMarkedHeaders: a header that repeats an argument must match the body. Marks that cannot
+// be checked are removed from the schema.
 func TestMarkedHeaders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, docs(map[string]string{"a": `{"content":[]}`, "b": `{"content":[]}`}), func(w *world) {
@@ -410,8 +411,8 @@ var nil2 = map[string]any{}
 
 func unanswered() bool { return false }
 
-// TestKeepAlive: a stream on which nothing happens has a comment now and then, and an
-// error after one is a message of the stream.
+// TestKeepAlive: an idle stream gets a comment at intervals. An error after a comment is sent
+// as a message of the stream.
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -427,7 +428,7 @@ func TestKeepAlive(t *testing.T) {
 			body != ": the call continues\n\n: the call continues\n\nevent: message\ndata: {\"error\":1}\n\n" {
 			t.Errorf("%d %v %q", rec.Code, rec.Header(), body)
 		}
-		quick := httptest.NewRecorder() // control: what is answered in time is as it was
+		quick := httptest.NewRecorder() // control: a fast response is unchanged
 		w, end = mcpserver.KeepAlive(quick, unanswered)
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)

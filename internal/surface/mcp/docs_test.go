@@ -10,7 +10,8 @@ import (
 	"palyra/internal/surface/mcp"
 )
 
-// TestDocumentation: docs/mcp.md has the times and revisions that there are.
+// TestDocumentation: docs/mcp.md has the limits of all known clients, the protocol revisions,
+// and the header of the limit.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	text := string(must.Get(os.ReadFile("../../../docs/mcp.md"))(t))

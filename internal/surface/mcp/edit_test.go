@@ -19,8 +19,8 @@ import (
 )
 
 // TestEditedCallIsReportedFirst: the result of an edited call starts with the statement that
-// another call ran, whether it succeeded or not. The result of a call without edits does not
-// mention it.
+// another call ran, whether it succeeded or failed. The result of an unedited call has no such
+// statement.
 func TestEditedCallIsReportedFirst(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {

@@ -2,7 +2,7 @@ package mcp
 
 import "net/http"
 
-// KeepAlive is keepAlive for tests.
+// KeepAlive exports keepAlive for tests.
 func KeepAlive(w http.ResponseWriter, answered func() bool) (http.ResponseWriter, func()) {
 	return keepAlive(w, answered)
 }

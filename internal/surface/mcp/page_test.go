@@ -9,8 +9,8 @@ import (
 	"palyra/internal/surface/mcp"
 )
 
-// TestPage: the page of an approval leads to the console where there is one, and writes
-// nothing of its address but an id.
+// TestPage: the page of an approval links to the console if there is one. It contains nothing
+// of the request's path except a valid id.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	const id = "01ARZ3NDEKTSV4RRFFQ69G5FAV"

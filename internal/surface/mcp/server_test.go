@@ -82,7 +82,7 @@ func TestInvalidInputAndUnknownTools(t *testing.T) {
 	if got := strings.Join(c.names(), " "); got != "fs_read process_run" {
 		t.Errorf("listed %s", got)
 	}
-	// What is forbidden, run by the agent itself, or not there looks alike.
+	// Forbidden tools, tools that the agent runs itself, and unknown tools get the same error.
 	for _, name := range []string{"http_fetch", "claude-code_Bash", "claude-code/Bash", "nothing", "fs.read"} {
 		m := c.call(name, map[string]any{"url": "https://example.com"})
 		if m.err == nil || !strings.HasSuffix(m.err.Error(), "unknown tool: "+name) {
@@ -125,13 +125,13 @@ func TestAsk(t *testing.T) {
 	})
 }
 
-// A client whose time is short is told so in time, and the same call goes on.
+// A client with a short timeout gets an answer before it, and can resume the same call.
 func TestShortLimit(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {
 		w := newWorld(t)
 		c := w.connect(clientConfig{revision: revision, headers: http.Header{"Palyra-Call-Limit": {"300ms"}}})
-		// On a busy machine the time may be over before anything was asked.
+		// On a busy machine the limit may end before an approval was requested.
 		again := func(while func(made) bool) made {
 			m := c.call("process_run", make1)
 			for m.err == nil && m.call()["reason"] == "STILL_WAITING" && while(m) {
@@ -180,7 +180,7 @@ func TestCancel(t *testing.T) {
 		cancel()
 		<-stopped
 		<-done
-		// One that waits for people takes its question with it.
+		// A cancelled call that waits for an approval cancels the approval.
 		ctx, cancel = context.WithCancel(t.Context())
 		done = c.begin(ctx, "process_run", make1, nil)
 		a := w.pending(1)[0]
@@ -253,9 +253,8 @@ func TestSessionsBelongToTheirCallers(t *testing.T) {
 	}
 }
 
-// TestMessagesAreReadExactly: a message of a client with a second spelling of a key that is
-// read is refused, whatever it is for, and so is one with a key twice. The controls have the
-// same second spelling where nothing is read, and are not refused for it.
+// TestMessagesAreReadExactly: a client's message is refused if it has a second spelling of a
+// key that is read, or a key twice. Controls: a second spelling in a part that is not read.
 func TestMessagesAreReadExactly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -338,8 +337,7 @@ func TestSessionsAreBounded(t *testing.T) {
 	}
 }
 
-// Two tools of upstream servers that would have one name get none, and one of the
-// gateway's own keeps its name.
+// Two upstream tools with the same name get no name. A tool of the gateway keeps its name.
 func TestNamesThatCollide(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) {
@@ -360,7 +358,7 @@ func TestNamesThatCollide(t *testing.T) {
 	if m := c.call("a_b_c", map[string]any{}); m.err == nil {
 		t.Error("a name of two tools was called")
 	}
-	// Names are kept as long as the tools are the same, and no longer.
+	// Names are assigned again when the tools change.
 	var one []tool.Runnable
 	for _, p := range w.more {
 		if d := p.Descriptor(); d.Name == "a/b_c" {

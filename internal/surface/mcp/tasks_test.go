@@ -23,7 +23,7 @@ func (w *world) task(as, method, id string) map[string]any {
 	return answer
 }
 
-// ends polls a task until it has ended.
+// ends polls a task until it has ended, and returns it.
 func (w *world) ends(id string) map[string]any {
 	w.t.Helper()
 	var r map[string]any
@@ -34,7 +34,7 @@ func (w *world) ends(id string) map[string]any {
 	return r
 }
 
-// A call that asks becomes a task for a client that has them.
+// A call that requires approval becomes a task for a client that supports tasks.
 func TestTasks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -79,14 +79,14 @@ func TestTasks(t *testing.T) {
 	if got := errorIn(w.task("", "tasks/get", "01JNA3Q0G0DEV1CE0000000009")); !strings.Contains(got, "unknown task") {
 		t.Errorf("of none: %q", got)
 	}
-	// Who did not declare them gets none.
+	// A client that did not declare tasks gets none.
 	if _, answer = w.raw("", "tools/call", callParams(""), urls); resultIn(answer)["resultType"] != "input_required" {
 		t.Errorf("without tasks: %v", answer)
 	}
 }
 
-// TestClientDisconnects: a client with sessions that disconnects leaves its call waiting, and
-// nothing runs until a client resumes it.
+// TestClientDisconnects: the call of a disconnected client with sessions keeps waiting, and
+// does not run until a client resumes it.
 func TestClientDisconnects(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -115,7 +115,7 @@ func TestClientDisconnects(t *testing.T) {
 	a := w.pending(1)[0]
 	leave()
 	<-gone
-	// The client knows that it has left before the gateway does.
+	// The client detects its disconnection before the gateway does.
 	must.Eventually(t, "the call has no client", func() (bool, string) { return w.face.Calls.Detached() == 1, "" })
 	if now, err := w.Desk.Get(t.Context(), a.ID); err != nil || now.State != approval.Pending {
 		t.Errorf("the approval is %s, %v", now.State, err)

@@ -7,8 +7,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// A client says why in the _meta of its call. Without that, and with what is no text,
-// nobody is asked.
+// A client sends the requester's reason in the _meta of its call. Without it, or if it is not a
+// string, no approval is requested.
 func TestReasonOfTheClient(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, revision string) {

@@ -28,7 +28,7 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// who is the header by which a test says who calls, in the place of a credential.
+// who is the header that names the caller of a test's request, in place of a credential.
 const who = "Test-Who"
 
 // world is a Server with real stages, on its own listener.
@@ -47,8 +47,8 @@ type world struct {
 	mu      sync.Mutex
 	callers map[string]access.Caller
 	ended   []string
-	// servers are the upstream servers, and left the resources that nobody watches any
-	// more.
+	// servers are the upstream servers; left lists the resources whose last subscription has
+	// ended.
 	servers []declared.State
 	left    []string
 }
@@ -140,7 +140,7 @@ func (w *world) offered(c access.Caller, name string) (tool.Descriptor, bool) {
 	return d, ok && w.engine.Current().Lists(c, name)
 }
 
-// reload puts another text in force.
+// reload puts other policies in force.
 func (w *world) reload(policies string) {
 	w.t.Helper()
 	o := w.options
@@ -169,7 +169,7 @@ type client struct {
 	elicited chan *mcp.ElicitParams
 	updated  chan string
 	logs     chan string
-	// answer is what the client answers when it is asked.
+	// answer returns the client's response to an elicitation.
 	answer func(*mcp.ElicitParams) *mcp.ElicitResult
 }
 
@@ -180,9 +180,10 @@ type clientConfig struct {
 	headers  http.Header
 	url      bool
 	tasks    bool
-	// model says that it answers requests for its model, and for its roots.
+	// model enables responses to requests for the client's model and roots.
 	model bool
-	// rounds has the test answer by itself what a call requires.
+	// rounds disables the SDK's own handling of input_required, so that the test answers each
+	// round.
 	rounds bool
 }
 
@@ -235,13 +236,13 @@ func (w *world) connect(c clientConfig) *client {
 	return got
 }
 
-// made is how a call went.
+// made is the outcome of a call.
 type made struct {
 	*mcp.CallToolResult
 	err error
 }
 
-// text is all text of a result.
+// text returns all text of a result.
 func (m made) text() string {
 	if m.CallToolResult == nil {
 		return ""
@@ -255,7 +256,7 @@ func (m made) text() string {
 	return all
 }
 
-// call is the gateway's view of a call.
+// call returns the gateway's metadata of a call.
 func (m made) call() map[string]string {
 	out := map[string]string{}
 	if m.CallToolResult == nil {
@@ -266,7 +267,7 @@ func (m made) call() map[string]string {
 	return out
 }
 
-// begin calls a tool on a goroutine of its own.
+// begin calls a tool in a new goroutine.
 func (c *client) begin(ctx context.Context, name string, arguments any, meta mcp.Meta) <-chan made {
 	done := make(chan made, 1)
 	go func() {
@@ -280,7 +281,7 @@ func (c *client) call(name string, arguments any) made {
 	return <-c.begin(c.w.t.Context(), name, arguments, nil)
 }
 
-// pending waits until so many approvals wait, and returns them.
+// pending waits until n approvals are pending, and returns them.
 func (w *world) pending(n int) []approval.Record {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), must.Patience)
@@ -313,7 +314,7 @@ func (w *world) vote(a approval.Record, allow bool) {
 	must.Get(w.Desk.Decide(w.t.Context(), bob, a.ID, b))(w.t)
 }
 
-// revisions are those that are spoken.
+// revisions are the supported protocol revisions.
 var revisions = []string{"2025-06-18", "2025-11-25", "2026-07-28"}
 
 var make1 = map[string]any{"argv": []string{"make"}}

@@ -47,7 +47,7 @@ func TestQueueReservesCapacity(t *testing.T) {
 	}
 }
 
-// state returns the state of the newest delivery of a kind that is not of Fill, "" for none.
+// state returns the state of the newest delivery of a kind, without deliveries of Fill, or "".
 func state(t *testing.T, w *notifytest.World, kind notify.Kind) notify.State {
 	t.Helper()
 	for _, d := range must.Get(w.Store.Deliveries(t.Context(), notify.Filter{Target: "ops", Size: 5}))(t) {
@@ -58,8 +58,8 @@ func state(t *testing.T, w *notifytest.World, kind notify.Kind) notify.State {
 	return ""
 }
 
-// TestEndLeavesTheQueue: a question that ends before it was delivered leaves the queue of an
-// unreachable receiver. The queue of a webhook keeps both notices, as a record.
+// TestEndLeavesTheQueue: an approval request that is decided before its delivery leaves the
+// queue of an unreachable receiver. The queue of a webhook keeps both notices, as a record.
 func TestEndLeavesTheQueue(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string]notify.State{notify.Email: notify.Superseded, notify.Webhook: notify.Queued} {

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/surface/notify/notifytest"
 )
 
-// TestConsent: a user of a chat can vote only while the consent of the member, given with a
-// credential of its own, is in effect.
+// TestConsent: a chat user can vote only while the member's consent, given with its own
+// credential, is in effect.
 func TestConsent(t *testing.T) {
 	t.Parallel()
 	w := notifytest.New(t)
@@ -66,7 +66,8 @@ func TestConsent(t *testing.T) {
 		t.Errorf("%d events of consent", n)
 	}
 
-	// A member who maps an account to themselves consents, unless another member can act as them.
+	// A member that maps an account to itself consents thereby, unless another member can act as
+	// it.
 	must.Get(w.Users.Unmap(t.Context(), ada, "TOWN", "UANN"))(t)
 	must.Get(w.Users.Map(t.Context(), ann, "TOWN", "UANN", ann.Principal))(t)
 	votes(false, "of their own, in the hands of another")

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// asking is a call that asks its client something when that has left.
+// asking is a pipeline whose call sends a request to its client after the client disconnected.
 type asking struct {
 	got map[string]json.RawMessage
 	err error
@@ -27,8 +27,8 @@ func (p *asking) Call(ctx context.Context, s toolcall.Submission, observe func(t
 	return toolcall.Outcome{}, p.err
 }
 
-// TestAskWaitsForClient: an approval request waits for a client and receives the answer of the one
-// that resumed the call. Without a client there is no answer.
+// TestAskWaitsForClient: a call's request to its client waits for a client, and gets the
+// response of the client that resumed the call. Without a client it fails.
 func TestAskWaitsForClient(t *testing.T) {
 	t.Parallel()
 	with := func(answer string) toolcall.Submission {

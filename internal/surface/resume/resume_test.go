@@ -18,14 +18,14 @@ import (
 	"palyra/internal/surface/resume"
 )
 
-// pipeline is one whose people and tools the test is.
+// pipeline is a pipeline whose approvals and tools the test controls.
 type pipeline struct {
 	asks    bool
 	yes     chan struct{}
 	finish  chan struct{}
 	began   atomic.Int32
 	runs    atomic.Int32
-	ignores bool // that somebody has to be there
+	ignores bool // skips Hold
 }
 
 func newPipeline() *pipeline {
@@ -64,7 +64,7 @@ func submission(input string) toolcall.Submission {
 	return toolcall.Submission{Caller: gatewaytest.Agent, Tool: "process.run", Input: []byte(input), Session: "mcp"}
 }
 
-// made is a call and how it ended.
+// made is the outcome of a call.
 type made struct {
 	kinds   []string
 	outcome toolcall.Outcome
@@ -117,11 +117,11 @@ func TestDisconnectAndRejoin(t *testing.T) {
 			t.Errorf("fields %v", known.Fields)
 		}
 		close(p.yes)
-		time.Sleep(4 * time.Minute) // nothing begins while nobody is there
+		time.Sleep(4 * time.Minute) // the call does not start without a client
 		if p.runs.Load() != 0 {
 			t.Fatal("the call ran with nobody there")
 		}
-		second := begin(t.Context(), c, submission(` {"a": 1}`), time.Minute) // the same input, written otherwise
+		second := begin(t.Context(), c, submission(` {"a": 1}`), time.Minute) // the same input, reformatted
 		synctest.Wait()
 		close(p.finish)
 		m := <-second
@@ -131,7 +131,7 @@ func TestDisconnectAndRejoin(t *testing.T) {
 		if p.began.Load() != 1 || p.runs.Load() != 1 {
 			t.Errorf("%d calls, %d runs", p.began.Load(), p.runs.Load())
 		}
-		// What was told is over: the next one is a call of its own.
+		// An outcome that was delivered is no longer available: the same submission is a new call.
 		<-begin(t.Context(), c, submission(`{"a":1}`), time.Minute)
 		if p.began.Load() != 2 {
 			t.Error("a call joined one whose end was told")
@@ -139,8 +139,8 @@ func TestDisconnectAndRejoin(t *testing.T) {
 	})
 }
 
-// TestApprovalIsHeldForFiveMinutes: a call that no client resumed does not start. The control is
-// the same without the hold.
+// TestApprovalIsHeldForFiveMinutes: a call that no client resumed does not start. Control:
+// without the hold it starts.
 func TestApprovalIsHeldForFiveMinutes(t *testing.T) {
 	t.Parallel()
 	for _, unprotected := range []bool{false, true} {
@@ -198,7 +198,7 @@ func TestCancelEndsTheCall(t *testing.T) {
 			t.Error("a call joined a cancelled one")
 		}
 		stillWaiting(t, <-second, 55*time.Second)
-		// One that somebody came back to is cancelled by who is there.
+		// A resumed call is cancelled by the client that resumed it.
 		ctx, cancel = context.WithCancel(t.Context())
 		third := begin(ctx, c, submission(`{}`), time.Minute)
 		synctest.Wait()
@@ -231,7 +231,8 @@ func TestOnlyTheSameCallJoins(t *testing.T) {
 				t.Errorf("joined: %+v", s)
 			}
 		}
-		// Two at once are two, and as a control the next one joins.
+		// Two simultaneous clients have two calls. Control: a next client resumes the first one's
+		// call.
 		before := p.began.Load()
 		all = append(all, begin(ctx, c, submission(`{}`), 0))
 		if synctest.Wait(); p.began.Load() != before {
@@ -351,11 +352,11 @@ func TestRunningCallContinues(t *testing.T) {
 		if m := <-begin(t.Context(), c, submission(`{}`), time.Minute); m.err != nil || m.outcome.Decision.ProposalID != "call-001" {
 			t.Errorf("the end of the call: %+v", m)
 		}
-		for range 40 { // more ends than are kept
+		for range 40 { // more outcomes than are kept
 			p.finish = make(chan struct{})
 			ctx, cancel := context.WithCancel(t.Context())
 			<-begin(ctx, c, submission(fmt.Sprintf(`{"n":%d}`, p.began.Load())), 10*time.Second)
-			cancel() // whose client left already
+			cancel() // the client has already left
 			close(p.finish)
 			synctest.Wait()
 		}

@@ -25,8 +25,7 @@ const settings = `{
 }
 `
 
-// TestInsert shows where what is inserted stands, and that removing it gives the text of
-// before.
+// TestInsert: a value is inserted at its place, and its removal restores the original text.
 func TestInsert(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -152,7 +151,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// FuzzEdit holds edits against what a plain reader makes of the text before and after.
+// FuzzEdit compares edits with the values that a plain decoder reads before and after.
 func FuzzEdit(f *testing.F) {
 	for _, text := range []string{settings, "{}", "{\n}", `{"a":1}`, "{ /* c */ }", "[1, 2, // x\n]", "{\"a\": {\"b\": [ ]}}", "{\r\n\t\"a\": 1, // x\r\n}\r\n", "\xef\xbb\xbf{}", "{ // c\n \"a\": 1, \"b\": 2}", "{\"hooks\":{}\n,\"b\":[]}"} {
 		f.Add([]byte(text), "hooks", "PreToolUse", byte(0))
@@ -208,7 +207,7 @@ func FuzzEdit(f *testing.F) {
 	})
 }
 
-// copied is a value of its own.
+// copied returns a deep copy of a value.
 func copied(v any) any {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -219,7 +218,7 @@ func copied(v any) any {
 	return out
 }
 
-// inserted is what a document should be afterwards.
+// inserted returns the expected document after an insertion.
 func inserted(doc any, path Path, value any) any {
 	doc = copied(doc)
 	if len(path) == 0 {

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/cli/clitest"
 )
 
-// An ordinary question fits a terminal of 24 lines of 80 characters with the ways
-// to answer it, whatever would change; a question mark shows all of it.
+// A typical prompt fits a terminal of 24 lines of 80 characters with its answers, regardless of
+// the size of the change. A question mark displays the whole call.
 func TestQuestionFitsATerminal(t *testing.T) {
 	t.Parallel()
 	v := clitest.SomeApproval()
@@ -40,7 +40,7 @@ func TestQuestionFitsATerminal(t *testing.T) {
 	if strings.Contains(text, "line 199") {
 		t.Error("the question shows the whole change")
 	}
-	// Of a tool that neither runs a program nor changes a file, the arguments are shown.
+	// The prompt of a tool that neither runs a program nor changes a file displays the arguments.
 	plain := clitest.SomeApproval()
 	plain.Prompt.Diff, plain.Prompt.Argv, plain.Prompt.ArgumentsJson = "", nil, []byte(`{"to":"everybody@example.com"}`)
 	w = clitest.NewWorld(t)
@@ -60,8 +60,8 @@ func TestQuestionFitsATerminal(t *testing.T) {
 	}
 }
 
-// Whatever spaces a call has in its arguments, none of them makes a line of the
-// question that reads like the gateway's own.
+// Spaces in the arguments of a call cannot produce a line of the prompt that resembles a line
+// of the gateway.
 func TestQuestionHasNoForgedLines(t *testing.T) {
 	t.Parallel()
 	for _, forged := range []string{"git status in here", "answer> ", "  d REASON   deny", "severity      low"} {
@@ -92,8 +92,8 @@ func TestQuestionHasNoForgedLines(t *testing.T) {
 	}
 }
 
-// Before a standing yes is given, the question says what it would cover: in the
-// gateway's words, and nothing that the gateway would refuse.
+// Before a vote with a wider scope, the prompt prints its coverage in the gateway's words. It
+// does not offer a scope that the gateway would refuse.
 func TestQuestionSaysWhatAYesCovers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -130,8 +130,7 @@ func TestQuestionSaysWhatAYesCovers(t *testing.T) {
 	}
 }
 
-// A number of uses goes with the vote, and a wider yes than the gateway takes is
-// not sent at all.
+// The vote has the typed number of uses. A scope that the gateway would refuse is not sent.
 func TestTypedUses(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/cli/calls/desktop"
 )
 
-// wall is a desktop that remembers what it showed, and when.
+// wall is a desktop that records its notifications and their times.
 type wall struct {
 	mu     sync.Mutex
 	shown  []string
@@ -49,7 +49,7 @@ func (w *wall) want(t *testing.T, list ...string) {
 	}
 }
 
-// runBell runs a bell for a time of its own.
+// runBell runs a bell in a bubble with its own clock.
 func runBell(t *testing.T, do func(t *testing.T, b *desktop.Bell, w *wall)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestOneAsk(t *testing.T) {
 		b.Saw("a", "git push", true)
 		time.Sleep(time.Minute)
 		w.want(t, "A call waits for approval: git push")
-		// A vote changes the record, and the call goes on waiting.
+		// A vote changes the approval, and the call keeps waiting.
 		b.Saw("a", "git push", true)
 		time.Sleep(time.Minute)
 		w.want(t, "A call waits for approval: git push")
@@ -83,7 +83,7 @@ func TestOneAsk(t *testing.T) {
 	})
 }
 
-// What ends at once, or ended before the watch began, is no news.
+// An approval that ends immediately, or ended before the watch began, has no notification.
 func TestAnsweredAsk(t *testing.T) {
 	t.Parallel()
 	runBell(t, func(t *testing.T, b *desktop.Bell, w *wall) {
@@ -103,13 +103,14 @@ func TestManyAsks(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		w.want(t, "10 calls wait for approval: Run palyra approvals list.")
-		b.Saw("3", "git push", false) // no news
+		b.Saw("3", "git push", false) // no new notification
 		time.Sleep(time.Minute)
 		w.want(t, "10 calls wait for approval: Run palyra approvals list.")
 	})
 }
 
-// However many come, a desktop hears of them every two seconds at most.
+// A desktop gets at most one notification in two seconds, regardless of the number of
+// approvals.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	runBell(t, func(t *testing.T, b *desktop.Bell, w *wall) {
@@ -132,7 +133,7 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// A failure is said once, and the next ask is tried again.
+// A failure is reported once, and the next approval is tried again.
 func TestDesktopFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -153,7 +154,7 @@ func TestDesktopFails(t *testing.T) {
 	})
 }
 
-// stuck is a desktop that never answers.
+// stuck is a desktop that never responds.
 type stuck struct{ wall }
 
 func (*stuck) Show(ctx context.Context, _, _ string) error {
@@ -161,7 +162,8 @@ func (*stuck) Show(ctx context.Context, _, _ string) error {
 	return ctx.Err()
 }
 
-// A desktop that never answers holds up nobody, and itself for two seconds.
+// A desktop that never responds does not delay the caller. Its notification fails after two
+// seconds.
 func TestStuckDesktop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -180,7 +182,7 @@ func TestStuckDesktop(t *testing.T) {
 		if waited := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || waited > 3*time.Second {
 			t.Errorf("it took %s: %v", waited, err)
 		}
-		// An interrupt ends the waiting.
+		// An interrupt ends the wait.
 		b.Saw("more", "git push", true)
 		time.Sleep(2500 * time.Millisecond)
 		cancel()
@@ -188,7 +190,7 @@ func TestStuckDesktop(t *testing.T) {
 	})
 }
 
-// What a model wrote is one short line that only shows.
+// A summary, which a model wrote, becomes one short line without control characters.
 func TestHostileSummary(t *testing.T) {
 	t.Parallel()
 	runBell(t, func(t *testing.T, b *desktop.Bell, w *wall) {

@@ -32,8 +32,7 @@ func serve(t *testing.T, capabilities ...string) (*desktoptest.Server, desktop.D
 	return s, d
 }
 
-// One is shown, replaced and taken away; nobody can answer by it, and it brings no
-// sound, picture or link.
+// A notification is shown, replaced and removed. It has no actions, sound, picture or link.
 func TestShow(t *testing.T) {
 	t.Parallel()
 	s, d := serve(t, "body", "actions", "body-hyperlinks", "body-images", "icon-static", "sound")
@@ -54,7 +53,7 @@ func TestShow(t *testing.T) {
 	if shown := s.Shown(); len(shown) != 0 {
 		t.Errorf("shown: %+v", shown)
 	}
-	// Where a person took it away before, nothing failed.
+	// Removing a notification that the user closed before is not an error.
 	must.Do(t, d.Show(t.Context(), "Three", "x"))
 	s.Dismiss()
 	must.Do(t, d.Clear(t.Context()))
@@ -64,8 +63,8 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// A body that a server reads as markup has none of the model's. The control is a
-// server that shows a body as it is, to which it comes as it is.
+// A server that interprets markup gets the body escaped. Control: a server without markup gets
+// it unchanged.
 func TestMarkup(t *testing.T) {
 	t.Parallel()
 	const body = `<a href="http://x.example">ok</a> <img src="/etc/passwd"/> && &lt;`
@@ -97,7 +96,7 @@ func TestNotificationServerUnavailable(t *testing.T) {
 	}
 }
 
-// A server that comes later, or again, is told.
+// A notification is sent to a server that starts later, or again.
 func TestServerComesLater(t *testing.T) {
 	t.Parallel()
 	address := bustest.New(t)

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// The texts are arguments that follow the script, whatever is in them.
+// Hostile texts are passed as arguments after the script.
 func TestOsascript(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -17,7 +17,7 @@ import (
 
 const claudeText = "{\n\n  \"model\":   \"opus\"\n}\n"
 
-// TestPlanClaudeRefusesComments: Claude Code ignores a file of settings that has any, and
+// TestPlanClaudeRefusesComments: Claude Code ignores a settings file that has comments, and
 // with it the hook.
 func TestPlanClaudeRefusesComments(t *testing.T) {
 	t.Parallel()
@@ -41,15 +41,15 @@ func claudePath(s Site) string { return filepath.Join(s.Home, ".claude", "settin
 
 func user() Wanted { return Wanted{Agent: files.ClaudeCode, Scope: files.User} }
 
-// last is the change of the settings: the token's file comes before it.
+// last returns the edit of the settings, which follows the edit of the token's file.
 func last(p *Plan) *Edit { return p.Edits[len(p.Edits)-1] }
 
-// hookLine is the command of a person's hook.
+// hookLine returns the command of a user's hook.
 func hookLine(s Site, agent string, limit int) string {
 	return fmt.Sprintf(`sh -c '"/opt/palyra/palyra-hook" %s -socket "%s/hooks.sock" -token-file "%s/hooks/%s.token" -limit %d || { echo "palyra: the call does not run" >&2; exit 2; }'`, agent, s.StateDir, s.ClientState(), agent, limit)
 }
 
-// handlers are the hooks that a text has for an event.
+// handlers returns the hooks of an event in a settings file.
 func handlers(t *testing.T, text []byte, event string) (list []map[string]any) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "x.json")
@@ -61,8 +61,8 @@ func handlers(t *testing.T, text []byte, event string) (list []map[string]any) {
 	return list
 }
 
-// TestSharedSocket: a person who is not palyrad's user asks by the socket for several users;
-// what a project holds names no place of this machine.
+// TestSharedSocket: a user other than palyrad's uses the socket for several users. A project's
+// settings contain no path of this machine.
 func TestSharedSocket(t *testing.T) {
 	t.Parallel()
 	s := site(t, "")
@@ -105,7 +105,7 @@ func TestPlanClaudeByHTTP(t *testing.T) {
 			t.Errorf("%s has no hook", event)
 		}
 	}
-	// What is shown before anything is made has no token.
+	// The displayed plan has no token.
 	shown, err := s.Plan(t.Context(), user(), "")
 	must.Do(t, err)
 	if diff := shown.Edits[0].Diff(); strings.Contains(diff, secret) || !strings.Contains(diff, "Bearer pal_...") {
@@ -113,8 +113,8 @@ func TestPlanClaudeByHTTP(t *testing.T) {
 	}
 }
 
-// TestCommandWhereHTTPIsWorse uses the command where another program could be asked in
-// palyrad's place, or where the agent would not ask at all.
+// TestCommandWhereHTTPIsWorse: the command is used if another program could listen in place of
+// palyrad, or if the agent would not call the HTTP hook.
 func TestCommandWhereHTTPIsWorse(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(s *Site){
@@ -145,7 +145,7 @@ func TestCommandWhereHTTPIsWorse(t *testing.T) {
 			t.Errorf("%s: the command is %v", name, h)
 		}
 	}
-	// The control: an allowance that covers the endpoint.
+	// Control: an allow list that includes the endpoint.
 	s := site(t, "")
 	put(t, claudePath(s), `{"allowedHttpHookUrls": ["http://127.0.0.1:*"]}`)
 	if p := must.Get(s.Plan(t.Context(), user(), secret))(t); p.Hook.Transport != TransportHTTP {
@@ -159,8 +159,8 @@ func linkSettings(t *testing.T, s Site) {
 	must.Do(t, os.Symlink("../dotfiles/claude.json", claudePath(s)))
 }
 
-// TestNoCredentialInProject: by default a project has the command, found in the PATH; over
-// HTTP the token is read from a variable.
+// TestNoCredentialInProject: by default a project has the command, found in the PATH. Over HTTP
+// the token is read from a variable.
 func TestNoCredentialInProject(t *testing.T) {
 	t.Parallel()
 	s := site(t, "")
@@ -179,7 +179,7 @@ func TestNoCredentialInProject(t *testing.T) {
 	if strings.Contains(string(text), secret) || h["headers"].(map[string]any)["Authorization"] != "Bearer $PALYRA_HOOK_TOKEN" || !strings.Contains(string(text), `"allowedEnvVars":["PALYRA_HOOK_TOKEN"]`) || p.InFile {
 		t.Errorf("the hook is %s", text)
 	}
-	// Managed settings are for everybody to read.
+	// Managed settings are readable by every user.
 	m := must.Get(s.Plan(t.Context(), Wanted{Agent: files.ClaudeCode, Scope: files.Managed}, secret))(t)
 	if m.Hook.Transport != TransportCommand || strings.Contains(string(last(m).After), secret) || !last(m).Whole || last(m).Mode != 0o644 {
 		t.Errorf("managed: %+v\n%s", m.Hook, last(m).After)
@@ -213,8 +213,7 @@ func TestPathForShell(t *testing.T) {
 	}
 }
 
-// TestCommandBlocks runs the command that is written, by a shell, with hooks that end in
-// every way.
+// TestCommandBlocks runs the command of the hook in a shell, with hooks that exit in every way.
 func TestCommandBlocks(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]int{"exit 0": 0, "exit 2": 2, "exit 1": 2, "kill -9 $$": 2, "exec /nowhere": 2} {
@@ -225,7 +224,7 @@ func TestCommandBlocks(t *testing.T) {
 		if got := exitOf(line); got != want {
 			t.Errorf("%s: %d, want %d", body, got, want)
 		}
-		// Codex runs the call after exit 2 without a word.
+		// Codex runs the call after exit code 2 without a message.
 		said, _ := exec.Command("sh", "-c", line+" 2>&1").Output()
 		if want == 2 && !strings.Contains(string(said), "palyra: the call does not run") {
 			t.Errorf("%s: nothing is said: %s", body, said)

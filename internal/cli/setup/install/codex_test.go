@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/tomledit"
 )
 
-// TestMain lets this program be a Codex.
+// TestMain makes this program act as Codex when it runs as `codex app-server`.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == "app-server" {
 		installtest.Codex()
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// site is a machine with a home of the test's own.
+// site returns a machine with its own home directory.
 func site(t *testing.T, mode string) Site {
 	home := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	env := map[string]string{"LANG": "fake-" + mode, "PATH": os.Getenv("PATH")}
@@ -78,7 +78,7 @@ func TestPlanCodex(t *testing.T) {
 	}
 }
 
-// TestCodexHasToTrust installs nothing where Codex would skip the hook in silence.
+// TestCodexHasToTrust: no hook is installed if Codex would skip it silently.
 func TestCodexHasToTrust(t *testing.T) {
 	t.Parallel()
 	for mode, want := range map[string]reason.Code{"distrusts": reason.VerificationFailed, "ends": reason.NotFound} {
@@ -94,7 +94,8 @@ func TestCodexHasToTrust(t *testing.T) {
 	}
 }
 
-// TestCodexSeesNoCredentials shows that what Codex is asked in has none of the servers.
+// TestCodexSeesNoCredentials: the configuration with which Codex is started contains no MCP
+// servers.
 func TestCodexSeesNoCredentials(t *testing.T) {
 	t.Parallel()
 	bare := string(bareCodex([]byte(codexConfig)))
@@ -105,7 +106,7 @@ func TestCodexSeesNoCredentials(t *testing.T) {
 	must.Do(t, tomledit.Decode([]byte(bare), &doc))
 }
 
-// TestRealCodex runs against the real program, where TEST_PALYRA_CODEX names it.
+// TestRealCodex runs against the real program that TEST_PALYRA_CODEX names.
 func TestRealCodex(t *testing.T) {
 	t.Parallel()
 	program := os.Getenv("TEST_PALYRA_CODEX")

@@ -24,7 +24,7 @@ func exitOf(line string) int {
 	return 0
 }
 
-// listing is all that is in a directory.
+// listing returns the entries of a directory with modes and digests.
 func listing(t *testing.T, dir string) string {
 	t.Helper()
 	var b strings.Builder
@@ -44,15 +44,15 @@ func listing(t *testing.T, dir string) string {
 
 var errStop = errors.New("stopped")
 
-// TestStoppedAnywhere stops the installation of both hooks at each of its steps, and then
-// the taking out at each of its steps; another run leaves the directory as it was.
+// TestStoppedAnywhere stops the installation of both hooks at each of its steps, and then the
+// removal at each of its steps. Another removal restores the directory to its original state.
 func TestStoppedAnywhere(t *testing.T) {
 	t.Parallel()
 	wanted := []Wanted{user(), {Agent: files.Codex, Scope: files.User}}
 	for _, ending := range []bool{false, true} {
 		for n := 0; ; n++ {
 			s := site(t, "")
-			s.Held = false // by commands, which need no token
+			s.Held = false // installs commands, which need no token
 			put(t, claudePath(s), claudeText)
 			put(t, filepath.Join(s.Home, "src", "x"), "x")
 			before := listing(t, s.Home)
@@ -76,7 +76,7 @@ func TestStoppedAnywhere(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			must.Do(t, b.lock.Close()) // as a process that ends at once
+			must.Do(t, b.lock.Close()) // like a process that was killed
 			steps = 0
 			if ending {
 				takeOutAll(t, s, dir, g, func(b *Book) { stop(b, true) })
@@ -98,7 +98,7 @@ func TestStoppedAnywhere(t *testing.T) {
 	}
 }
 
-// takeOutAll takes out all hooks in a record, as palyra down does.
+// takeOutAll removes all recorded hooks, like palyra down.
 func takeOutAll(t *testing.T, s Site, dir string, g *client.Gateway, with func(*Book)) {
 	t.Helper()
 	b := must.Get(Open(dir))(t)
@@ -115,8 +115,8 @@ func takeOutAll(t *testing.T, s Site, dir string, g *client.Gateway, with func(*
 	must.Do(t, b.Close())
 }
 
-// TestInstalledTwice: a second installation replaces the entries of the first, and
-// what was there before both comes back.
+// TestInstalledTwice: a second installation replaces the entries of the first, and the removal
+// restores the content before both.
 func TestInstalledTwice(t *testing.T) {
 	t.Parallel()
 	s := site(t, "")
@@ -145,9 +145,9 @@ func TestInstalledTwice(t *testing.T) {
 	}
 }
 
-// TestTokens: what a hook gets may report alone, from this host, as an agent of who
-// installs it; the command hooks of an agent have one token in a private file, and it ends
-// with the last of them.
+// TestTokens: a hook's token permits only reports, from this host, as an agent of the
+// installing user. All command hooks of an agent share one token in a private file, which is
+// revoked with the last of them.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	s := site(t, "")
@@ -180,7 +180,7 @@ func TestTokens(t *testing.T) {
 	if _, err := os.Stat(s.TokenFile(files.ClaudeCode)); err == nil || len(f.tokens) != 0 {
 		t.Errorf("a token is left: %v", f.tokens)
 	}
-	// From a command to HTTP: the file and its token go.
+	// A change from a command to HTTP removes the file and revokes its token.
 	for _, transport := range []string{TransportCommand, TransportHTTP} {
 		w.Transport = transport
 		_, err := i.Install(t.Context(), w)

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/cli/client"
 )
 
-// gatewayFake is a gateway that has members, tokens and installations.
+// gatewayFake is a gateway with members, tokens and installations.
 type gatewayFake struct {
 	palyrav1connect.UnimplementedTokenServiceHandler
 	palyrav1connect.UnimplementedAccessServiceHandler

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestLaunchAgentIsRead has a reader of property lists that is not ours read the launch
-// agent: that of macOS, and that of Python.
+// TestLaunchAgentIsRead: independent readers of property lists (macOS and Python) read the
+// launch agent.
 func TestLaunchAgentIsRead(t *testing.T) {
 	t.Parallel()
 	p := palyrad(Launchd)
@@ -54,7 +54,7 @@ func TestLaunchAgentIsRead(t *testing.T) {
 		if want := map[string]string{"HOME": "/home/a b", "PATH": "/usr/bin:/bin", "XDG_STATE_HOME": "/home/a b/state"}; !maps.Equal(job.EnvironmentVariables, want) {
 			t.Errorf("%s reads the environment %v", program, job.EnvironmentVariables)
 		}
-		// The control: a text that is not escaped is not read, or is another program.
+		// Control: a text that is not escaped is not read, or names another program.
 		cmd = exec.CommandContext(t.Context(), path, args...)
 		cmd.Stdin = strings.NewReader(strings.Replace(text, "&amp;", "&", 1))
 		if out, err := cmd.CombinedOutput(); err == nil && strings.Contains(string(out), "a & ") {

@@ -22,8 +22,8 @@ func palyrad(manager string) Palyrad {
 	}
 }
 
-// TestUnits: what stands in a path is taken as it is, and the environment of the shell does
-// not come along.
+// TestUnits: special characters of paths are escaped, and the units do not inherit the shell's
+// environment.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	files := must.Get(palyrad(Systemd).Files())(t)
@@ -69,8 +69,7 @@ func TestLaunchAgent(t *testing.T) {
 	}
 }
 
-// TestLimits: the unit has the limits of that which is installed for a person, but for how
-// it starts.
+// TestLimits: the unit has the same settings as the packaged user unit, except how it starts.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	lines := func(text string) (list []string) {

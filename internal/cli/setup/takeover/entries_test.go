@@ -26,7 +26,7 @@ func (w *world) rewrite(t *testing.T, files map[string]string) {
 	}
 }
 
-// byEntry are servers of a plan by their names in the files.
+// byEntry returns the servers of a plan by their names in the files.
 func byEntry(plan []takeover.Server) map[string]takeover.Server {
 	all := map[string]takeover.Server{}
 	for _, s := range plan {
@@ -35,8 +35,8 @@ func byEntry(plan []takeover.Server) map[string]takeover.Server {
 	return all
 }
 
-// TestValuesOfOtherTypes: numbers, true and null in args and env reach the program as they
-// are written, and an object is refused for what it is.
+// TestValuesOfOtherTypes: numbers, true and null in args and env are passed to the program as
+// written. An object is refused with its reason.
 func TestValuesOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -69,8 +69,8 @@ func TestValuesOfOtherTypes(t *testing.T) {
 	}
 }
 
-// TestSecrecy: numbers, options and displays are no secrets; what looks like one is, and so
-// is what its name says.
+// TestSecrecy: numbers, options and displays are not secrets. A value is a secret if it has the
+// form of one, or if its name says that it is one.
 func TestSecrecy(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -94,8 +94,8 @@ func TestSecrecy(t *testing.T) {
 	}
 }
 
-// TestUnreadableFiles: a file, or a part of one, that cannot be read is named, and hides no
-// other; an empty one has no servers.
+// TestUnreadableFiles: an unreadable file, or part of one, is named and hides no other server.
+// An empty file has no servers.
 func TestUnreadableFiles(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ file, want string }{
@@ -135,8 +135,8 @@ func TestUnreadableFiles(t *testing.T) {
 	}
 }
 
-// TestLines: a command that is a whole line is taken word by word, or refused for what it
-// is; what uv runs in a directory is refused with that reason.
+// TestLines: a command that is a whole line is split into words, or refused with its reason. A
+// command that uv runs in a directory is refused with that reason.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

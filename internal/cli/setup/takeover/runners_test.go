@@ -8,8 +8,8 @@ import (
 	"palyra/internal/cli/setup/takeover"
 )
 
-// TestFetch: what fetches a package at each start is read as what it would fetch, and
-// what cannot be pinned says why.
+// TestFetch: a command that fetches a package at each start is parsed to that package. A
+// command that cannot be pinned is refused with a reason.
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]takeover.Fetched{

@@ -17,13 +17,13 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// gateway is one in memory.
+// gateway is a gateway in memory.
 type gateway struct {
 	servers map[string]*palyrav1.UpstreamServer
 	secrets map[string]*palyrav1.PutSecretRequest
-	// installed are packages, each with its server.
+	// installed lists the installed packages, each with its server.
 	installed []string
-	// problem is what a server says of being reached.
+	// problem is the problem of connecting to a server, by name.
 	problem map[string]string
 }
 
@@ -66,7 +66,7 @@ func (g *gateway) Forget(_ context.Context, ref string) error {
 	return nil
 }
 
-// Install installs what is in no registry but this one.
+// Install installs a package of the fake registry; the package gone does not exist.
 func (g *gateway) Install(_ context.Context, server string, f takeover.Fetched) (made takeover.Installed, err error) {
 	if f.Name == "gone" {
 		return made, reason.Errorf(reason.ToolFailed, "npm failed: 404")
@@ -180,7 +180,8 @@ func TestPlanAndTake(t *testing.T) {
 		"Files": "", "github": "", "search": "", "linear": "", "docs": "", "broken": "",
 		"nohosts": "--host nohosts=HOST:PORT", "fetcher": "", "python": "", "gone": "", "git": "not a registry package", "with": "--with", "boxed": "docker starts", "shell": "may start anything", "old": "SSE",
 		"filled": "fills in", "palyra": "Palyra's own", "tok": "fills in",
-		// Of projects: what is the same twice is one, and what only has the name stays.
+		// Entries of projects: identical entries are one server, and an entry that only shares a name
+		// stays.
 		"/home/me/a notes": "", "/home/me/b notes": "", "/home/me/a github": "has a server of that name",
 	} {
 		if got, there := why[entry]; !there || (got == "") != (want == "") || !strings.Contains(got, want) {
@@ -241,7 +242,7 @@ func TestPlanAndTake(t *testing.T) {
 	}
 }
 
-// TestEditedSince: an undo writes over nothing that somebody wrote since.
+// TestEditedSince: an undo does not overwrite later edits of a file.
 func TestEditedSince(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -256,7 +257,7 @@ func TestEditedSince(t *testing.T) {
 	}
 }
 
-// TestKeepsSecretsOfOthers: what the vault had is neither replaced nor removed.
+// TestKeepsSecretsOfOthers: existing secrets of the vault are neither replaced nor removed.
 func TestKeepsSecretsOfOthers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -270,7 +271,7 @@ func TestKeepsSecretsOfOthers(t *testing.T) {
 	w.wantUnchanged(t)
 }
 
-// TestStops: after a stop at any step, the undo leaves everything as it was.
+// TestStops: after a stop at any step, the undo restores everything.
 func TestStops(t *testing.T) {
 	t.Parallel()
 	errStop := errors.New("stop")
@@ -302,9 +303,9 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestTakeInjected: the secrets of a server that is named move to the vault without
-// hosts, in their variables, for a program that gets them as they are. The control is
-// the other server, which stays.
+// TestTakeInjected: the secrets of a named server are moved to the vault without hosts, with
+// their variables, for a program that gets the values themselves. Control: the other server
+// stays unchanged.
 func TestTakeInjected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

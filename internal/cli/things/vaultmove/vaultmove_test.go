@@ -28,7 +28,7 @@ const (
 type kept struct {
 	secrets map[string]*palyrav1.Secret
 	values  map[string]string
-	// puts counts.
+	// puts counts the calls of Put.
 	puts int
 }
 
@@ -60,7 +60,7 @@ func (k *kept) Remove(_ context.Context, ref string) error {
 	return nil
 }
 
-// world is a configuration in a directory of its own, and a vault.
+// world is a configuration in its own directory, and a vault.
 type world struct {
 	*vaultmove.Mover
 
@@ -125,7 +125,7 @@ func (w *world) read(name string) string {
 	return string(must.Get(os.ReadFile(filepath.Join(w.dir, name)))(w.t))
 }
 
-// files are those of the directory.
+// files returns the names of the directory's entries.
 func (w *world) files() (names []string) {
 	w.t.Helper()
 	for _, e := range must.Get(os.ReadDir(w.dir))(w.t) {
@@ -134,7 +134,7 @@ func (w *world) files() (names []string) {
 	return names
 }
 
-// imported checks that all is in the vault, and the configuration says so.
+// imported checks that all secrets are in the vault, and that the configuration refers to them.
 func (w *world) imported() {
 	w.t.Helper()
 	want := w.text[:strings.Index(w.text, "[[secrets]]")] + w.text[strings.Index(w.text, "# Models."):]
@@ -215,7 +215,8 @@ func TestImport(t *testing.T) {
 
 var errStop = errors.New("stopped")
 
-// stopAt ends the mover at its nth step, as a SIGKILL would: nothing is tidied up.
+// stopAt makes the mover fail at its nth step without cleanup, as after SIGKILL. steps receives
+// the steps that were reached.
 func (w *world) stopAt(n int) (steps *[]string) {
 	steps = &[]string{}
 	w.Reached = func(step string) error {
@@ -227,8 +228,8 @@ func (w *world) stopAt(n int) (steps *[]string) {
 	return steps
 }
 
-// TestStops stops an import, an undo and a finish at each of their steps. Another run
-// gets to the end, and an undo gets back, as far as there is a way back.
+// TestStops stops an import, an undo and a finish at each of their steps. Another run completes
+// the operation, and an undo reverts it as long as it can be reverted.
 func TestStops(t *testing.T) {
 	t.Parallel()
 	type act = func(*world) error
@@ -292,7 +293,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-// TestRefusals: what stands in the way is said before anything is changed.
+// TestRefusals: an obstacle is reported before anything is changed.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -326,12 +327,12 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestUnwritable: where the configuration cannot be replaced, nothing is begun.
+// TestUnwritable: if the configuration cannot be replaced, the import does not start.
 func TestUnwritable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	in := w.Path + ".new/in"
-	must.Do(t, os.MkdirAll(in, 0o700)) // nothing can be written in its place
+	must.Do(t, os.MkdirAll(in, 0o700)) // the file cannot be created in place of the directory
 	_, err := w.Import(t.Context())
 	refused(t, "with nowhere to write", err, reason.ConfigInvalid, "cannot be written")
 	if _, err := os.Stat(w.Path + ".import.json"); err == nil || w.vault.puts > 0 {
@@ -341,7 +342,7 @@ func TestUnwritable(t *testing.T) {
 	w.wantUnchanged()
 }
 
-// TestUndoKeeps: what others did since is theirs.
+// TestUndoKeeps: secrets that others created or changed since the import are kept.
 func TestUndoKeeps(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -359,7 +360,7 @@ func TestUndoKeeps(t *testing.T) {
 	}
 }
 
-// TestEdited: a configuration that somebody edited is nobody's to undo.
+// TestEdited: after an edit of the configuration, an import cannot be undone or repeated.
 func TestEdited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -375,13 +376,13 @@ func TestEdited(t *testing.T) {
 	must.Get(w.Finish(t.Context()))(t)
 }
 
-// TestFinishTooEarly: no file goes that something may still read.
+// TestFinishTooEarly: a finish does not remove files that could still be read.
 func TestFinishTooEarly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	_, err := w.Finish(t.Context())
 	refused(t, "without an import", err, reason.NotFound, "no import")
-	w.stopAt(5) // before the configuration is another
+	w.stopAt(5) // before the configuration is replaced
 	_, err = w.Import(t.Context())
 	w.Reached = nil
 	if !errors.Is(err, errStop) {

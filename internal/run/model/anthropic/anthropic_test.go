@@ -17,7 +17,7 @@ func open(endpoint model.Endpoint) (model.Provider, error) { return anthropic.Ne
 // Not parallel: the suite sets keys and proxies in the environment of the process.
 func TestProvider(t *testing.T) { modeltest.Run(t, modeltest.Anthropic, open) }
 
-// ask asks a server that plays the fixtures.
+// ask requests a turn from a server that plays the fixtures.
 func ask(t *testing.T, change func(*model.Endpoint), fixtures ...modeltest.Fixture) (model.Turn, *modeltest.Heard, error) {
 	t.Helper()
 	endpoint := modeltest.Anthropic(t, fixtures...).Endpoint()
@@ -37,7 +37,7 @@ func TestPings(t *testing.T) {
 	}
 }
 
-// TestInputInOnePiece is what servers do that imitate the API.
+// TestInputInOnePiece: an input may arrive in one piece, as from servers that imitate the API.
 func TestInputInOnePiece(t *testing.T) {
 	t.Parallel()
 	turn, _, err := ask(t, asItIs, modeltest.File("one-piece"))
@@ -68,8 +68,7 @@ func TestErrorEvents(t *testing.T) {
 
 func TestStalledStream(t *testing.T) {
 	t.Parallel()
-	// Two stalls take twice as long. The answer after them must not stall on a
-	// busy machine.
+	// Two stalls take twice as long. The response after them must not stall on a busy machine.
 	quick := func(e *model.Endpoint) { e.IdleTimeout = 2 * time.Second }
 	turn, heard, err := ask(t, quick, modeltest.Raw("").Stalled(), modeltest.File("cut-in-call").Stalled(), modeltest.File("text"))
 	if err != nil || turn.Text != "Hello, world!" || len(heard.Retries) != 2 || heard.Text != turn.Text {
@@ -77,8 +76,8 @@ func TestStalledStream(t *testing.T) {
 	}
 }
 
-// TestCacheMarks checks that what a run repeats is marked for the provider's
-// cache: the system prompt and the conversation so far.
+// TestCacheMarks: the parts that a run repeats are marked for the provider's cache. These are
+// the system prompt and the conversation so far.
 func TestCacheMarks(t *testing.T) {
 	t.Parallel()
 	server := modeltest.Anthropic(t, modeltest.File("text"))

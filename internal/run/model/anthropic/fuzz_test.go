@@ -14,7 +14,7 @@ import (
 	"palyra/internal/run/model/modeltest"
 )
 
-// readText reads a stream that comes byte by byte.
+// readText reads a stream that arrives byte by byte.
 func readText(text string) (model.Turn, error) {
 	req, err := http.NewRequest(http.MethodPost, "https://model.test/", http.NoBody)
 	if err != nil {

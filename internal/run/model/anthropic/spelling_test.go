@@ -6,7 +6,7 @@ import (
 )
 
 // TestEventsAreReadExactly: an event with a second spelling of a member that is read ends the
-// turn with an error. The control is the same stream without it.
+// turn with an error. Control: the same stream without it.
 func TestEventsAreReadExactly(t *testing.T) {
 	t.Parallel()
 	stream := func(second string) string {

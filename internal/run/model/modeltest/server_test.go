@@ -10,7 +10,7 @@ import (
 	"palyra/internal/run/model/modeltest"
 )
 
-// post sends a body with every header that the APIs want.
+// post sends a body with every header that the APIs require.
 func post(t *testing.T, url, body string) (status int, answer string) {
 	t.Helper()
 	req := must.Get(http.NewRequest(http.MethodPost, url, strings.NewReader(body)))(t)
@@ -23,8 +23,8 @@ func post(t *testing.T, url, body string) (status int, answer string) {
 	return res.StatusCode, string(text)
 }
 
-// TestAnthropicRefuses sends what the API refuses; each is the first body with
-// one thing changed.
+// TestAnthropicRefuses sends requests that the API refuses. Each is the first body with one
+// change.
 func TestAnthropicRefuses(t *testing.T) {
 	t.Parallel()
 	const good = `{"model":"m","max_tokens":9,"stream":true,"tools":[{"name":"a_b","input_schema":{"type":"object"}}],"messages":[` +

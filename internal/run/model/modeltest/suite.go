@@ -305,7 +305,7 @@ func (w world) cancel(t *testing.T) {
 			if reason.Of(err) != reason.Cancelled || !errors.Is(err, context.Canceled) {
 				t.Errorf("a cancelled request gives %v", err)
 			}
-			<-server.Gone() // the server notices it
+			<-server.Gone() // the server detects the disconnect
 		})
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/run/model/modeltest"
 )
 
-// readText reads a stream that comes byte by byte.
+// readText reads a stream that arrives byte by byte.
 func readText(text string) (model.Turn, error) {
 	req, err := http.NewRequest(http.MethodPost, "https://model.test/", http.NoBody)
 	if err != nil {
@@ -29,7 +29,7 @@ func readText(text string) (model.Turn, error) {
 	return model.Finish(model.Request{}, turn), nil
 }
 
-// finished is where a stream says that the turn has ended.
+// finished matches the end of a turn in a stream.
 var finished = regexp.MustCompile(`"finish_reason": "[a-z_]+"`)
 
 var recorded = modeltest.Recorded{API: "openai", Read: readText, Ends: "finish", End: func(text string) int {

@@ -17,7 +17,7 @@ func open(endpoint model.Endpoint) (model.Provider, error) { return openai.New(e
 // Not parallel: the suite sets keys and proxies in the environment of the process.
 func TestProvider(t *testing.T) { modeltest.Run(t, modeltest.OpenAI, open) }
 
-// ask asks a local server that plays the fixtures and wants no key.
+// ask requests a turn from a local server that plays the fixtures and requires no key.
 func ask(t *testing.T, change func(*model.Endpoint), fixtures ...modeltest.Fixture) (model.Turn, *modeltest.Heard, error) {
 	t.Helper()
 	endpoint := modeltest.Local(t, fixtures...).Endpoint()
@@ -31,8 +31,8 @@ func ask(t *testing.T, change func(*model.Endpoint), fixtures ...modeltest.Fixtu
 
 func asItIs(*model.Endpoint) {}
 
-// TestLocalServers plays what llama.cpp, vLLM, Ollama and others are known to
-// do differently from the API.
+// TestLocalServers plays the known differences of llama.cpp, vLLM, Ollama and other servers
+// from the API.
 func TestLocalServers(t *testing.T) {
 	t.Parallel()
 	a, b := `fs.read {"path": "a.txt"}`, `fs.read {"path": "b.txt"}`
@@ -72,8 +72,8 @@ func TestLocalServers(t *testing.T) {
 	}
 }
 
-// TestEndlessCall: a call without an id whose every part has a name is not read
-// from its beginning with each part.
+// TestEndlessCall: a call without an id, each part of which has a name, is not parsed from its
+// start for each part.
 func TestEndlessCall(t *testing.T) {
 	t.Parallel()
 	part := func(arguments string) string {
@@ -89,8 +89,8 @@ func TestEndlessCall(t *testing.T) {
 		}
 		return time.Since(began)
 	}
-	// A call with an id is the control: it takes about a second, more on a busy
-	// machine. The other one takes minutes when each part is read from the beginning.
+	// Control: a call with an id takes about a second, more on a busy machine. Without an id it
+	// would take minutes if each part were parsed from the start.
 	first := part(`{\"path\":\"`)
 	control := read(strings.Replace(first, `"index":0,"function"`, `"index":0,"id":"call-1","function"`, 1))
 	if took := read(first); took > 20*control+10*time.Second {
@@ -98,7 +98,7 @@ func TestEndlessCall(t *testing.T) {
 	}
 }
 
-// TestBreakAfterTheEnd loses nothing but the count of tokens.
+// TestBreakAfterTheEnd: a break after the end of the turn loses only the token counts.
 func TestBreakAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	turn, heard, err := ask(t, asItIs, modeltest.File("no-usage").Broken())
@@ -127,8 +127,7 @@ func TestErrorEvents(t *testing.T) {
 
 func TestStalledStream(t *testing.T) {
 	t.Parallel()
-	// Two stalls take twice as long. The answer after them must not stall on a
-	// busy machine.
+	// Two stalls take twice as long. The response after them must not stall on a busy machine.
 	quick := func(e *model.Endpoint) { e.IdleTimeout = 2 * time.Second }
 	turn, heard, err := ask(t, quick, modeltest.Raw("").Stalled(), modeltest.File("cut-in-call").Stalled(), modeltest.File("text"))
 	if err != nil || turn.Text != "Hello, world!" || len(heard.Retries) != 2 || heard.Text != turn.Text {

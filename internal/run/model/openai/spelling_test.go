@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestChunksAreReadExactly: a chunk with a second spelling of a member that is read is no
-// chunk. The controls are the first chunk, and a plain decoder, which takes the other spelling.
+// TestChunksAreReadExactly: a chunk with a second spelling of a member that is read is invalid.
+// Controls: the first chunk is valid, and encoding/json accepts the other spelling.
 func TestChunksAreReadExactly(t *testing.T) {
 	t.Parallel()
 	const call = `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"fs.read","arguments":"{}"`

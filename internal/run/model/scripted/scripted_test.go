@@ -28,7 +28,7 @@ type talk struct {
 	heard modeltest.Heard
 }
 
-// say adds a message of the user and asks for the next turn.
+// say adds a message of the user and requests the next turn.
 func (k *talk) say(ctx context.Context, m model.Message) (model.Turn, error) {
 	m.Role = model.User
 	k.r.Messages = append(k.r.Messages, m)
@@ -201,7 +201,7 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestDocumentation holds the example and docs/scripted-models.md together.
+// TestDocumentation: docs/scripted-models.md contains the example.
 func TestDocumentation(t *testing.T) {
 	t.Parallel()
 	doc := must.Get(os.ReadFile("../../../../docs/scripted-models.md"))(t)

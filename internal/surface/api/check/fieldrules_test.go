@@ -25,10 +25,9 @@ func readRules(t *testing.T) *Rules {
 	return must.Get(ReadRules(palyrav1.File_palyra_v1_gateway_proto.Package()))(t)
 }
 
-// Messages of every type get the same answer as from the maintained
-// implementation, word for word: each field alone with each value at and
-// around the bounds of rules, so that every kind of rule is broken whatever
-// fields there are, and then many fields at once, at random.
+// Messages of every type get the same result, word for word, as from the maintained
+// implementation. First each field is set alone to each value at and around the bounds of
+// rules, so that every kind of rule is violated. Then many fields are set at random.
 func TestAgreesWithProtovalidate(t *testing.T) {
 	t.Parallel()
 	rules := readRules(t)
@@ -74,8 +73,8 @@ func text(err error) string {
 	return err.Error()
 }
 
-// alone gives an empty message, and messages with one field that is set, for
-// each field and each of its values; a list has each of the lengths, and the values in turn.
+// alone yields an empty message, and messages with one field set, for each field and each of
+// its values. A list has each of the lengths, with the values in turn.
 func alone(kind protoreflect.MessageType) iter.Seq[protoreflect.Message] {
 	return func(yield func(protoreflect.Message) bool) {
 		if !yield(kind.New()) {
@@ -114,7 +113,7 @@ func valuesAlone(f protoreflect.FieldDescriptor, m protoreflect.Message) []proto
 	return lists
 }
 
-// lengths are those of lists.
+// lengths are the lengths of lists.
 var lengths = []int{0, 1, 2, 3, 65, 257}
 
 // fill sets fields to values at and around the bounds of rules.
@@ -141,7 +140,7 @@ func fill(random *rand.Rand, m protoreflect.Message, depth int) {
 	}
 }
 
-// pick takes one of the values, and fills it if it is a message.
+// pick returns one of the values, filled if it is a message.
 func pick(random *rand.Rand, among []protoreflect.Value, depth int) (protoreflect.Value, bool) {
 	if len(among) == 0 {
 		return protoreflect.Value{}, false
@@ -153,13 +152,13 @@ func pick(random *rand.Rand, among []protoreflect.Value, depth int) (protoreflec
 	return v, true
 }
 
-// sizes are those of texts, in characters.
+// sizes are the lengths of strings, in characters.
 var sizes = []int{0, 1, 26, 65, 27, 32, 33, 64, 128, 129, 192, 193, 512, 513, 1025}
 
 var words = []string{"", "user", "cli", "sha256:" + strings.Repeat("a", 64), "alice", "fs.read", "A b", strings.Repeat("b", 4097)}
 
-// texts are words and then two of each of sizes, byteStrings one of each. They are made
-// once, since a field gets one of them some hundred thousand times.
+// texts are words and then two strings of each of sizes; byteStrings has one of each. They are
+// created once, because they are used some hundred thousand times.
 var texts = sync.OnceValue(func() (all []protoreflect.Value) {
 	for _, word := range words {
 		all = append(all, protoreflect.ValueOfString(word))
@@ -177,8 +176,8 @@ var byteStrings = sync.OnceValue(func() (all []protoreflect.Value) {
 	return all
 })
 
-// values are those of a field, or of an element of a list, at and around the
-// bounds of rules. sizes are the first of them.
+// values returns the values of a field, or of an element of a list, at and around the bounds of
+// rules. Values of sizes come first.
 func values(f protoreflect.FieldDescriptor, empty func() protoreflect.Value, sizes []int) []protoreflect.Value {
 	numbers := []int64{-2, -1, 0, 1, 100, 500, 501, 1000, 1001}
 	var all []protoreflect.Value
@@ -212,7 +211,7 @@ func values(f protoreflect.FieldDescriptor, empty func() protoreflect.Value, siz
 	return all
 }
 
-// A rule that would be stated and not checked is refused.
+// A rule of a kind that would not be checked is refused.
 func TestUnknownKindsAreRefused(t *testing.T) {
 	t.Parallel()
 	text := (&palyrav1.CallToolRequest{}).ProtoReflect().Descriptor().Fields().ByName("tool")
@@ -235,8 +234,8 @@ func TestUnknownKindsAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever a request says has a bound of its own, below that of the whole message: texts
-// and lists an upper one, and pages at most 1000 entries.
+// Every field of a request has its own upper bound, below the bound of the whole message. Pages
+// have at most 1000 entries.
 func TestRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	seen := 0

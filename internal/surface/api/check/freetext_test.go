@@ -18,7 +18,7 @@ import (
 // secret has the form of a key.
 var secret = "ghp_" + strings.Repeat("aB3", 12)
 
-// texts walks the fields of all requests that hold text or bytes.
+// texts returns the fields of all requests that contain strings or bytes.
 func texts() map[string]protoreflect.FieldDescriptor {
 	fields, seen := map[string]protoreflect.FieldDescriptor{}, map[protoreflect.FullName]bool{}
 	var walk func(m protoreflect.MessageDescriptor)
@@ -49,8 +49,8 @@ func texts() map[string]protoreflect.FieldDescriptor {
 	return fields
 }
 
-// TestEveryTextHasARule: a new field of a request has to say what becomes of a key
-// in it. Maps and bytes that the table would have to treat there are none.
+// TestEveryTextHasARule: every string field of a request has a rule for keys in it. No request
+// has maps or bytes that would need a rule.
 func TestEveryTextHasARule(t *testing.T) {
 	t.Parallel()
 	fields, rules := texts(), map[string]check.Rule{}
@@ -80,8 +80,8 @@ func TestEveryTextHasARule(t *testing.T) {
 	}
 }
 
-// TestEveryTextIsTreated puts a key into each field, alone in its message and inside
-// of the messages that hold it: nothing but what is only read has it afterwards.
+// TestEveryTextIsTreated puts a key into each field, alone in its message and in a nested
+// message. Afterwards, only fields whose rule is read still contain it.
 func TestEveryTextIsTreated(t *testing.T) {
 	t.Parallel()
 	rules := map[string]check.Rule{}
@@ -125,7 +125,7 @@ func TestEveryTextIsTreated(t *testing.T) {
 	}
 }
 
-// TestNested: what stands in a message of a message is found.
+// TestNested: keys in nested messages are found.
 func TestNested(t *testing.T) {
 	t.Parallel()
 	stream := &palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Cancel{Cancel: &palyrav1.CancelRun{Reason: secret}}}
@@ -138,7 +138,7 @@ func TestNested(t *testing.T) {
 	}
 }
 
-// TestPlain: what holds no key is as it was, and two keys have two digests.
+// TestPlain: a message without a key stays unchanged, and two keys have two digests.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	req := &palyrav1.CallToolRequest{Tool: "fs.read", Session: "main", Channel: "slack:general", IdempotencyKey: "task-550e8400-e29b-41d4-a716-446655440000", InputJson: []byte(`{"path":"a"}`)}

@@ -18,7 +18,7 @@ import (
 
 var ada = access.Caller{Principal: access.User("ada"), OnBehalfOf: access.User("ada")}
 
-// meanwhile are skills that change right after a package was inspected.
+// meanwhile is a registry that changes right after the inspection of a package.
 type meanwhile struct {
 	*registry.Registry
 	happens func()

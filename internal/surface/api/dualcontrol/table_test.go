@@ -9,8 +9,8 @@ import (
 	"palyra/internal/surface/api/changetable"
 )
 
-// Every method whose permission could disable dual control requires a second person, or has the
-// reason why one person is enough. The table names no other method.
+// Every method whose permission could disable dual control requires a second person, or its row
+// has the reason why one person is enough. The table names no other method.
 func TestEveryGuardedMethodHasARow(t *testing.T) {
 	t.Parallel()
 	guarded := 0
@@ -42,7 +42,7 @@ func TestEveryGuardedMethodHasARow(t *testing.T) {
 		t.Errorf("%d guarded methods, %d rows", guarded, rows)
 	}
 	for _, kind := range change.Kinds {
-		used := kind == change.Erase // nothing erases yet
+		used := kind == change.Erase // no operation erases yet
 		for _, row := range changetable.Rows() {
 			used = used || row.Kind == kind
 		}

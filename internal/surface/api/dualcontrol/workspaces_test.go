@@ -14,7 +14,7 @@ import (
 
 var errPlanned = errors.New("planned")
 
-// undoer fails each plan, so that a test can detect the plan.
+// undoer fails each plan, so that a test can detect that a plan was requested.
 type undoer struct{ apidualcontrol.Undoer }
 
 func (undoer) Plan(string, string) (tool.CommitRequest, overlay.Summary, error) {

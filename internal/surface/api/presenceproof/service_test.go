@@ -23,7 +23,7 @@ type one struct {
 func (o one) Device(id string) (identity.Device, bool) { return o.dev, id == o.dev.ID }
 
 // TestPresentCallers: a valid proof makes only the caller of the device's certificate present,
-// regardless of how the caller connected. The certificate is the control.
+// regardless of how the caller connected. Control: a certificate.
 func TestPresentCallers(t *testing.T) {
 	t.Parallel()
 	key := must.Get(presence.NewKey())(t)

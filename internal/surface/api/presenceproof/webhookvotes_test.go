@@ -26,7 +26,7 @@ import (
 	"palyra/internal/surface/notify/notifytest"
 )
 
-// device is a key with a certificate that this test's gateway knows, or not.
+// device is a key with a certificate, which the test's gateway may accept or not.
 type device struct {
 	key   crypto.Signer
 	chain []*x509.Certificate
@@ -39,8 +39,8 @@ func newDevice(t *testing.T, key crypto.Signer) device {
 	return device{key, []*x509.Certificate{must.Get(x509.ParseCertificate(der))(t)}}
 }
 
-// TestVote: a vote that a member's device signed counts, on its surface and never as
-// present; every other does not, whoever brings it.
+// TestVote: a vote that a member's device signed counts, on its surface and never as present,
+// regardless of the sender. Any other vote is refused.
 func TestVote(t *testing.T) {
 	t.Parallel()
 	w := notifytest.New(t)
@@ -137,7 +137,7 @@ func TestVote(t *testing.T) {
 			t.Errorf("%s for an unsigned request that is one too many", got)
 		}
 	}
-	// The control: the same vote, as it was signed. The limit of unsigned requests is not its own.
+	// Control: the same vote, unchanged. The limit of unsigned requests does not apply to it.
 	if code, got := post(text(sign(ec, vote(rec)))); code != http.StatusOK || !strings.Contains(got, `"state":"allowed"`) {
 		t.Fatalf("%d %s", code, got)
 	}

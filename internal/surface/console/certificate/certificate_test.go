@@ -44,7 +44,7 @@ func TestOwnAuthority(t *testing.T) {
 	}
 	leaf := must.Get(get(nil))(t)
 	must.Do(t, verify(leaf, name))
-	// The same CA again, and another leaf in time.
+	// The CA is reused, and the leaf is renewed before it expires.
 	again, made, err := ownAt(dir, []string{name}, clock)
 	if err != nil || made {
 		t.Fatalf("made %t, %v", made, err)
@@ -54,13 +54,13 @@ func TestOwnAuthority(t *testing.T) {
 	if later := must.Get(get(nil))(t); later == leaf || verify(later, name) != nil {
 		t.Error("the leaf was not made anew before its end")
 	}
-	// Another name is not covered, and takes another CA.
+	// Another name requires another CA.
 	if _, made, err = ownAt(dir, []string{"other.example.com"}, clock); err != nil || !made {
 		t.Errorf("made %t, %v", made, err)
 	}
 }
 
-// What the CA signs for another name, browsers refuse; its own name is the control.
+// Browsers refuse certificates that the CA signs for other names. Control: its own name.
 func TestConstraints(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "console-ca")
@@ -110,7 +110,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 	if now = now.Add(lookInterval); host() != "two.example.com" {
 		t.Error("the new certificate is not shown")
 	}
-	// A broken file is told of, and changes nothing.
+	// A broken file is reported and changes nothing.
 	must.Do(t, os.WriteFile(cert, []byte("no certificate"), 0o600))
 	if now = now.Add(lookInterval); host() != "two.example.com" || failures != 1 {
 		t.Errorf("%s, %d failures", host(), failures)

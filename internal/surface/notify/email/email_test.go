@@ -34,7 +34,7 @@ type server struct {
 	l     net.Listener
 	cert  tls.Certificate
 	roots *x509.CertPool
-	// implicit is TLS from the first byte; noTLS disables TLS; refuse is the answer to RCPT.
+	// implicit starts TLS with the first byte; noTLS disables TLS; refuse is the response to RCPT.
 	implicit, noTLS bool
 	refuse          string
 	got             chan received
@@ -157,8 +157,8 @@ func (s *server) sender(change func(*email.Config)) *email.Sender {
 	return email.New(c)
 }
 
-// TestMail: a question arrives over TLS, as plain text, with only the allowed details of the call,
-// and without injected headers.
+// TestMail: an approval request arrives over TLS, as plain text, with only the allowed details
+// of the call, and without injected headers.
 func TestMail(t *testing.T) {
 	t.Parallel()
 	for name, implicit := range map[string]bool{email.StartTLS: false, email.Implicit: true} {
@@ -217,8 +217,8 @@ func TestNoTLS(t *testing.T) {
 	}
 }
 
-// TestRefused: after a permanent error no further attempt is made, after a temporary error one is.
-// A server that does not answer is abandoned after the timeout.
+// TestRefused: a permanent error ends the delivery, and a temporary one is retried. A send to a
+// server that does not respond ends with its context.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	w := notifytest.New(t)
@@ -254,7 +254,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestAnsweredRequestIsNotSent: an approval request that is already answered is not sent.
+// TestAnsweredRequestIsNotSent: a notice of an approval that is already decided is not sent.
 func TestAnsweredRequestIsNotSent(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newServer(t, nil)

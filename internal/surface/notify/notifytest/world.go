@@ -37,11 +37,11 @@ type World struct {
 	Store   deliveries.Store
 	Users   *notify.Users
 	Members Members
-	// Held is a member whom another member controls.
+	// Held is a member that another member controls.
 	Held access.Principal
 }
 
-// Members are the members who may act.
+// Members are the gateway's members.
 type Members map[access.Principal]access.Member
 
 // Active implements notify.Members.
@@ -56,7 +56,7 @@ func (m Members) Get(p access.Principal) (access.Member, bool) {
 	return found, ok
 }
 
-// New returns a world in which user:ann may answer.
+// New returns a world in which user:ann may vote.
 func New(t testing.TB) *World {
 	t.Helper()
 	db := sqlitetest.Open(t)
@@ -116,7 +116,7 @@ func (w *World) Start(targets ...notify.Target) (s *notify.Service, stop func())
 	return s, stop
 }
 
-// Ask starts a call that waits for an answer, and returns the record.
+// Ask starts a call that waits for an approval, and returns the approval.
 func (w *World) Ask(changes ...func(*approval.Ask)) approval.Record {
 	w.t.Helper()
 	p := approvaltest.Resolve(w.Desk, approvaltest.Ask(w.t, changes...))
@@ -167,7 +167,7 @@ func (w *World) Events(code event.Code) []journal.Event {
 	return must.Get(w.Journal.List(context.Background(), journal.Filter{Code: string(code)}))(w.t)
 }
 
-// UntilStored waits for a condition on the store that is not an event.
+// UntilStored waits for a condition on the store that no event announces.
 func (w *World) UntilStored(is func() bool) {
 	w.t.Helper()
 	must.Eventually(w.t, "it is stored", func() (bool, string) { return is(), "" })
@@ -182,7 +182,7 @@ func (w *World) Hurry() {
 	}
 }
 
-// Fill queues deliveries for a target that are not due for a day.
+// Fill queues n deliveries for a target that are not due for a day.
 func (w *World) Fill(target string, n int) {
 	w.t.Helper()
 	now := time.Now().UTC().Truncate(time.Microsecond)

@@ -16,7 +16,7 @@ func TestEscape(t *testing.T) {
 			t.Errorf("%q becomes %q", text, got)
 		}
 	}
-	// What is escaped already is text as well, and does not become a mark when Slack reads it.
+	// Text that is already escaped is escaped again, so that Slack does not unescape it to markup.
 	if got := escape("&lt;!channel&gt;"); got != "&amp;lt;!channel&amp;gt;" {
 		t.Errorf("escaped twice: %q", got)
 	}

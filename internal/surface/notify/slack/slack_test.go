@@ -25,7 +25,7 @@ import (
 
 type object = map[string]any
 
-// workspace is a small Slack: its Web API and its socket mode.
+// workspace is a small Slack server with the Web API and socket mode.
 type workspace struct {
 	t      *testing.T
 	server *httptest.Server
@@ -168,7 +168,7 @@ func buttons(message object) (list []string) {
 	return list
 }
 
-// hostile is text of a model that tries to use markup in the channel.
+// hostile is text of a model that attempts to use markup in the channel.
 const hostile = "<!channel> <@U123> *now* <https://evil.test|ok> :tada: \u202egnp.exe\x1b[2J `x` &lt;"
 
 // literal fails the test if hostile is in a field that Slack interprets. Only the text of a
@@ -205,8 +205,8 @@ func hostileAsk(a *approval.Ask) {
 	a.Prompt.RequesterReason = "OPS-7 " + hostile
 }
 
-// TestAnswer: a mapped member answers with a button. The vote has the surface slack and no
-// presence. The message is updated with the result, also for an answer from another surface.
+// TestAnswer: a mapped member votes with a button. The vote has the surface slack and no
+// presence. The message is updated with the result, also after a vote on another surface.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
@@ -235,8 +235,8 @@ func TestAnswer(t *testing.T) {
 	if v := now.Votes[0]; now.State != approval.Allowed || v.User != access.User("ann") || v.Surface != access.SurfaceSlack || v.Paired || v.Present || !w.Users.Live(v.Device) {
 		t.Errorf("the vote is %+v", v)
 	}
-	// A denial has the reason from the dialog. An answer from another surface updates the message
-	// as well.
+	// A denial has the reason from the dialog. A vote on another surface updates the message as
+	// well.
 	other := w.Ask(func(a *approval.Ask) { a.Plan.Binding.Argv = []string{"make", "b"} })
 	s.next("chat.postMessage")
 	s.click(conn, "TOWN", "UANN", "palyra_deny", other.ID+"/"+other.CallDigest)
@@ -254,13 +254,13 @@ func TestAnswer(t *testing.T) {
 	if w.Users.Live(now.Votes[0].Device) {
 		t.Error("the mapping still exists")
 	}
-	// A connection that ends is replaced.
+	// A closed connection is replaced.
 	must.Do(t, conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"disconnect"}`)))
 	<-s.socket
 }
 
-// TestStrangers: guests, users of other workspaces, bots, unmapped users and members who may not
-// act cannot answer. Control: TestAnswer.
+// TestStrangers: guests, users of other workspaces, bots, unmapped users and members who may
+// not act cannot vote. Control: TestAnswer.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
@@ -303,9 +303,8 @@ func TestStrangers(t *testing.T) {
 	}
 }
 
-// TestNoButtons: answers from Slack are disabled by default. Severe calls, questions that are not
-// about a tool, and texts that are too long have only a link, and a forged click is refused. #332t
-// no text is displayed, and the message has no button
+// TestNoButtons: votes from Slack are disabled by default. Calls of high or unknown severity,
+// and texts that are too long, have only a link, and a forged click is refused.
 func TestNoButtons(t *testing.T) {
 	t.Parallel()
 	w, s := notifytest.New(t), newWorkspace(t)
@@ -330,7 +329,7 @@ func TestNoButtons(t *testing.T) {
 			t.Errorf("%s: buttons %v", name, got)
 		}
 		if name == "long" {
-			continue // its digest alone says nothing; nobody has a button to press
+			continue // the message has no button, and the digest is valid
 		}
 		s.click(conn, "TOWN", "UANN", "palyra_allow", rec.ID+"/"+rec.CallDigest)
 		s.next("chat.postEphemeral")

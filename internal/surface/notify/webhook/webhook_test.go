@@ -25,7 +25,7 @@ import (
 	"palyra/internal/surface/notify/webhook"
 )
 
-// receiver is an endpoint.
+// receiver is a webhook endpoint.
 type receiver struct {
 	server *httptest.Server
 	got    chan delivered
@@ -73,7 +73,7 @@ var (
 	oldKey = bytes.Repeat([]byte{2}, 24)
 )
 
-// lend returns the secrets of the vault.
+// lend lends the secrets of a vault.
 func lend(_ context.Context, name, _, _ string) ([]byte, func(), error) {
 	values := map[string]string{
 		"vault://global/new": webhook.Prefix + base64.StdEncoding.EncodeToString(newKey), "vault://global/old": base64.StdEncoding.EncodeToString(oldKey), "vault://global/bad": "x",
@@ -215,7 +215,7 @@ func TestDeliveryIsRetried(t *testing.T) {
 		list := must.Get(w.Store.Deliveries(t.Context(), notify.Filter{Size: 10}))(t)
 		return len(list) == 1 && list[0].Attempts == 1 && list[0].Problem != "" && list[0].NextAt.After(list[0].QueuedAt)
 	})
-	stop() // the wait is stored
+	stop() // the time of the retry is stored
 	w.Hurry()
 	_, stop = w.Start(target)
 	second := r.next(t)
@@ -242,7 +242,7 @@ func TestDeliveryIsRetried(t *testing.T) {
 	})
 }
 
-// TestSlowReceiver: a receiver that never answers delays neither an approval nor another target.
+// TestSlowReceiver: a receiver that does not respond delays neither a vote nor another target.
 func TestSlowReceiver(t *testing.T) {
 	t.Parallel()
 	w, dead, quick := notifytest.New(t), newReceiver(t), newReceiver(t)
@@ -253,7 +253,7 @@ func TestSlowReceiver(t *testing.T) {
 	slow.Name = "slow"
 	w.Start(slow, fast)
 	rec := w.Ask()
-	dead.next(t) // it has the request, and does not answer
+	dead.next(t) // it has received the request, and does not respond
 	must.Get(w.Desk.Decide(t.Context(), approvaltest.Caller("ann"), rec.ID, approval.Ballot{Allow: true}))(t)
 	for _, d := range must.Get(w.Store.Deliveries(t.Context(), notify.Filter{Target: "slow", Size: 10}))(t) {
 		if d.State != notify.Queued || d.Attempts > 0 {

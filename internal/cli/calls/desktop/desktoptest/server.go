@@ -135,7 +135,7 @@ func (m methods) CloseNotification(id uint32) *dbus.Error {
 	return nil
 }
 
-// silent does not answer before the server is closed.
+// silent does not respond until the server is closed.
 type silent struct{ s *Server }
 
 // GetCapabilities blocks.

@@ -15,9 +15,9 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// Codex acts as Codex: its app-server lists the hooks of its directory, with its own hashes, and
-// trusts those whose hash is in its configuration. LANG, one of the few variables that it receives,
-// selects a misbehaviour: "fake-distrusts", "fake-ends".
+// Codex acts as Codex: its app-server lists the hooks of its directory with its own hashes, and
+// trusts those whose hash is in its configuration. LANG, one of the few variables that it
+// receives, selects a misbehaviour: "fake-distrusts" or "fake-ends".
 func Codex() {
 	mode := strings.TrimPrefix(os.Getenv("LANG"), "fake-")
 	if len(os.Args) != 2 || os.Args[1] != "app-server" {
