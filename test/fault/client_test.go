@@ -59,7 +59,7 @@ func newClient(bundle identity.Bundle) *client {
 	url := "https://" + bundle.Address
 	brief := &http.Client{Transport: transport, Timeout: requestPatience}
 	return &client{
-		gateway:   palyrav1connect.NewGatewayServiceClient(&http.Client{Transport: transport}, url), // calls wait for approval, so no timeout
+		gateway:   palyrav1connect.NewGatewayServiceClient(&http.Client{Transport: transport}, url), // its calls wait for approval
 		approvals: palyrav1connect.NewApprovalsServiceClient(brief, url),
 		status:    palyrav1connect.NewStatusServiceClient(brief, url),
 		transport: transport,
