@@ -21,7 +21,7 @@ import (
 // continuously. Landlock, seccomp and no_new_privs belong to one thread. A runtime that moved a
 // goroutine between two steps would start a program without them (mcpproxy-go#932).
 //
-// The test is not parallel, because it sets the garbage collection percentage of the process.
+// Not parallel: it sets the garbage collection percentage of the process.
 func TestEveryRunIsConfined(t *testing.T) {
 	runs := 100
 	if needs.Long(30 * time.Second) {

@@ -24,7 +24,7 @@ import (
 
 // The end of a proxy closes all connections, and leaves no goroutine.
 //
-// The test is not parallel, because it counts the goroutines of the process.
+// Not parallel: it counts the goroutines of the process.
 func TestTheEndOfASession(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("proxy", func(t *testing.T) {

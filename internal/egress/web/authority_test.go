@@ -144,7 +144,7 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// The test is not parallel, because it sets SSL_CERT_FILE of the process.
+// Not parallel: it sets SSL_CERT_FILE of the process.
 func TestSystemBundle(t *testing.T) {
 	t.Setenv("SSL_CERT_FILE", filepath.Join(t.TempDir(), "own.pem"))
 	if b := SystemBundle(); b != nil {

@@ -112,7 +112,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 
 // TestWebSocketIsNotKept: large data over a WebSocket is not kept in memory.
 //
-// The test is not parallel, because it measures the heap of the process.
+// Not parallel: it measures the heap of the process.
 func TestWebSocketIsNotKept(t *testing.T) {
 	const size = 32 << 20
 	w := newWorld(t, "example.org:80")

@@ -219,7 +219,7 @@ func TestFramesAreWatched(t *testing.T) {
 // TestShortFramesAreCheap: the setup costs of one frame do not multiply with the number of
 // frames, and short frames are forwarded together.
 //
-// The test is not parallel, because it counts the allocations of the process.
+// Not parallel: it counts the allocations of the process.
 func TestShortFramesAreCheap(t *testing.T) {
 	w := used(t)
 	const many = 10_000
