@@ -37,8 +37,8 @@ func (w *world) adopt(by, owner access.Principal, name string) identity.Admissio
 }
 
 // TestAgentWaitsForItsOwner: an agent that another member created waits for its owner's
-// consent. Its device can connect only to receive the error that says so. The owner consents,
-// and may withdraw the consent.
+// consent. Its device can connect only to receive an error that names the missing consent. The
+// owner consents, and may withdraw the consent.
 func TestAgentWaitsForItsOwner(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)

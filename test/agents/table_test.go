@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 )
 
-// outcome tells whether a tool that an agent requested ran.
+// outcome states whether a tool that an agent requested ran.
 type outcome string
 
 const (

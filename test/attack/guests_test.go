@@ -39,7 +39,7 @@ type guests struct {
 	good, bad string
 }
 
-// TestGuests tries the operations of a guest without grants, and those of a worker that it has
+// TestGuests tries the operations of a guest without grants, and of a worker that a guest has
 // taken over.
 func TestGuests(t *testing.T) {
 	t.Parallel()

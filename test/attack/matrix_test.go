@@ -127,9 +127,9 @@ func matrixLine(id, variant string, cells []outcome, stopped string) string {
 	return fmt.Sprintf("%-6s %-44s %-10s %-10s %-10s %-10s %s\n", id, variant, cells[0].Attack, cells[0].Control, user.Attack, user.Control, stopped)
 }
 
-// cells returns a row's outcomes: those of this process and, if this process is root and the
-// row is of the sandbox, those of an ordinary user. Without the whole matrix, only the outcomes
-// of this process are returned.
+// cells returns a row's outcomes in this process. If this process is root and the row is of the
+// sandbox, it also returns the outcomes of an ordinary user. Without the whole matrix, only the
+// outcomes of this process are returned.
 func (m *matrix) cells(r row, root bool) (cells []outcome, ran bool) {
 	own, ran := m.own[r.name()]
 	if !ran {

@@ -159,7 +159,7 @@ func (c *scene) service(name string) {
 }
 
 // serviceInside listens on a socket in the workspace itself. The workspace is mounted directly,
-// because the sockets of a copy are not those of the original.
+// because a copy does not contain the original sockets.
 func (c *scene) serviceInside() {
 	c.listen(filepath.Join(c.workspace, "s"))
 	c.spec.Workspace = sandbox.ReadOnly

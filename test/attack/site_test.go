@@ -28,7 +28,7 @@ const (
 )
 
 // These are the kinds of events that a server records. Evil and forbidden always mean that the
-// attacker succeeded; the others only in the rows that say so.
+// attacker succeeded; a row can declare further kinds (alarm).
 const (
 	evil        = "evil"      // a machine that no rule allows was reached
 	forbidden   = "forbidden" // an allowed host received a forbidden request

@@ -200,8 +200,8 @@ func suite(t *testing.T, dir, revision, server string) map[string]result {
 	return out
 }
 
-// show prints both tables next to each other and returns the lost scenarios: those with fewer
-// passed checks through the gateway, and those that fail only through it.
+// show prints both tables next to each other. It returns the lost scenarios, which pass fewer
+// checks through the gateway or fail only through it.
 func show(title string, direct, through map[string]result) (lost []string) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(w, "%s\tdirectly\tthrough the gateway\t\n", title)

@@ -38,7 +38,7 @@ func TestDemo(t *testing.T) {
 func demo(t *testing.T, answer string) []byte {
 	t.Helper()
 	dir, bin := t.TempDir(), t.TempDir()
-	// The layout is that of `make build`: the worker is in palyrad's directory.
+	// The layout is the same as after `make build`: the worker is in palyrad's directory.
 	for _, program := range []string{filepath.Join(programs, "palyra"), filepath.Join(programs, "palyrad"), must.Get(worker())(t)} {
 		must.Do(t, os.Link(program, filepath.Join(bin, filepath.Base(program))))
 	}

@@ -179,8 +179,8 @@ func noStandingGrants(t *testing.T, g team, file string) {
 	g.owner.ok("call", "fs.read", "path=a.txt")
 }
 
-// TestUnattainable: if nobody could give the required approval, the call is denied without a
-// request, and the remedy names the missing requirement.
+// TestUnattainable: if no combination of voters could give the required approval, the call is
+// denied without a request, and the remedy names the missing requirement.
 func TestUnattainable(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)

@@ -219,7 +219,7 @@ func (t *tree) write() bool { return t.anew(t.edit) }
 
 func (t *tree) replace() bool { return t.anew(t.put) }
 
-// anew replaces a file's content by new content of the same kind.
+// anew gives a file new content of the same kind.
 func (t *tree) anew(how func(string, *body)) bool {
 	name := t.pick(t.of(public, written, sealed))
 	if name == "" {

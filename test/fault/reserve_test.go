@@ -28,7 +28,7 @@ func (d *daemon) agentOn(name string) *client {
 	return c
 }
 
-// big makes an echo call of size bytes that differ from those of other calls.
+// big makes an echo call of size bytes; each call has different bytes.
 func (c *client) big(ctx context.Context, n, size int) reply {
 	text := strings.Repeat(fmt.Sprintf("%08d", n), size/8)
 	return c.call(ctx, "echo", "", map[string]string{"text": text}, false)

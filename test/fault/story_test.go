@@ -119,7 +119,7 @@ func (d *daemon) effects() []string {
 	entries := must.Get(os.ReadDir(d.Workspace))(d.T)
 	var list []string
 	for _, e := range entries {
-		// A killed palyrad may leave a temporary file that it was about to rename. No client knows
+		// A killed palyrad may leave a temporary file that it was about to rename. No client sees
 		// that name.
 		if !strings.HasPrefix(e.Name(), ".palyra-") {
 			list = append(list, e.Name())

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// answer is a type like those of readers of answers.
+// answer is a type like the ones into which answers are read.
 type answer struct {
 	Action string `json:"action"`
 	embedded

@@ -608,8 +608,8 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 	}
 }
 
-// A client ignores errors in settings that it does not use, and refuses errors in those that it
-// uses.
+// A client ignores errors in settings that it does not use, and refuses errors in settings that
+// it uses.
 func TestLoadClient(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.toml")

@@ -143,7 +143,7 @@ func mustHold(text []byte, least int, words []string) bool {
 }
 
 // FuzzMayHold: content of a text's readings is never missed, and the first positions of words
-// equal those of a plain search.
+// are the same as in a plain search.
 func FuzzMayHold(f *testing.F) {
 	words := []string{"key", "sk-", "-----begin ", "kex"}
 	var b Beginnings

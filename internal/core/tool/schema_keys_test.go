@@ -45,7 +45,7 @@ func TestKeysThatFold(t *testing.T) {
 		`{"tree":{"child":{"child":{"Leaf":1}}}}`: "/tree/child/child/Leaf",
 		`{"byName":{"x1":{"Deep":1}}}`:            "/byName/x1/Deep",
 		`{"other":{"Extra":1}}`:                   "/other/Extra",
-		`{"one":{},"One":{}}`:                     "/one", // two keys that fold alike, in addition to declared ones
+		`{"one":{},"One":{}}`:                     "/one", // two that fold alike, next to declared ones
 	} {
 		_, err := s.Check([]byte(input))
 		var refused *reason.Error

@@ -68,7 +68,7 @@ func targetOf(t testing.TB, s string) egress.Target {
 	return must.Get(egress.ParseTarget(s))(t)
 }
 
-// connect replaces the proxy's function.
+// connect is the Connect function of Serve; it maps targets to test servers.
 func (w *world) connect(ctx context.Context, t egress.Target) (net.Conn, *egress.Entry, error) {
 	w.mu.Lock()
 	address, ok := w.hosts[t.String()]

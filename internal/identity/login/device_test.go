@@ -60,7 +60,7 @@ func TestDeviceFlowIsRefused(t *testing.T) {
 	_, _, err = late.poll()
 	wantRefused(t, "after the provider's time", err, "the login was not confirmed in time")
 
-	// A caller that knows the login but has another key is refused, and the two flows cannot be
+	// A caller that has the login's id but another key is refused, and the two flows cannot be
 	// mixed.
 	mine := w.begin("")
 	w.provider.Confirm(mine.begun.UserCode, true)
@@ -78,8 +78,8 @@ func TestDeviceFlowIsRefused(t *testing.T) {
 	}
 }
 
-// The device flow is off by default, because people could be tricked into confirming a login
-// that somebody else started.
+// The device flow is off by default, because an attacker could start a login and trick another
+// person into confirming it.
 func TestDeviceFlowIsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.DeviceFlow = false })

@@ -288,7 +288,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestListTokens: a caller can list its own tokens and those of its agents.
+// TestListTokens: a caller can list its own tokens and its agents' tokens.
 func TestListTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -25,8 +25,8 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// benchCall returns the records of a governed call of a builtin: events as large as those of
-// echo, its attestation and its place in a session.
+// benchCall returns the records of a governed call of a builtin: events as large as echo's, its
+// attestation and its place in a session.
 func benchCall(joined string, result []byte) call.Entry {
 	id, attestation := ulid.Make().String(), ulid.Make().String()
 	alice := access.User("alice")

@@ -79,7 +79,7 @@ func until(t *testing.T, db *DB, d *fakeDisk, p access.Precedence) (n int) {
 	return n
 }
 
-// TestWhoMayWriteOnAFullDisk: each precedence can write as far as it is allowed to.
+// TestWhoMayWriteOnAFullDisk: each precedence can write down to its own limit.
 func TestWhoMayWriteOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
