@@ -59,7 +59,7 @@ var rules = []struct {
 			"policy: imports internal/call/policy/policytests": {"internal/call/policy/a.go": `package policy; import _ "palyra/internal/call/policy/policytests"`},
 			"policy: imports internal/call/policy/profile":     {"internal/call/policy/a.go": `package policy; import _ "palyra/internal/call/policy/profile"`},
 			"explain: imports internal/call/policy/lint":       {"internal/call/policy/explain/a.go": `package explain; import _ "palyra/internal/call/policy/lint"`},
-			// A file of another platform counts as well.
+			// A file of another platform is also checked.
 			"journal: imports": {"internal/evidence/journal/a_windows.go": "//go:build windows\n\npackage journal\n\nimport _ \"palyra/internal/store/sqlite\""},
 		},
 		fine: []map[string]string{
@@ -296,7 +296,7 @@ var rules = []struct {
 			"e_test.go:2: a test waits": {"internal/run/e_test.go": "package run; import \"time\"\nvar f = func() { time.Sleep(1) }"},
 			"x/a.go:2: a test waits":    {"test/x/a.go": "package x; import \"time\"\nfunc f() { time.Sleep(1) }"},
 			"runtest/a.go:2: a test":    {"internal/run/runtest/a.go": "package runtest; import \"time\"\nfunc f() { time.Sleep(1) }"},
-			// A function that opens a bubble may sleep in it alone.
+			// A function that opens a bubble may sleep only in the bubble.
 			"g_test.go:2: a test waits": {"internal/run/g_test.go": "package run; import (\"testing/synctest\"; \"time\")\nfunc f() { time.Sleep(1); synctest.Test(t, func() {}) }"},
 			"h_test.go:2: a test waits": {"internal/run/h_test.go": "package run; import (\"testing/synctest\"; \"time\")\nfunc f() { synctest.Test(t, func() {}); g(func() { time.Sleep(1) }) }; func g(do func()) {}"},
 		},
@@ -628,7 +628,7 @@ func parse(t *testing.T, sources map[string]string) *Tree {
 	return tree
 }
 
-// A rule about a room that does not exist has no effect.
+// A rule about a room that does not exist would have no effect.
 func TestRuleDirectoriesExist(t *testing.T) {
 	t.Parallel()
 	tree, err := Load("../..")

@@ -15,7 +15,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// The path of a decision: what Pipeline.Call reaches in internal/call before a permit is used.
+// These constants define the path of a decision: the code that Pipeline.Call reaches in
+// internal/call before a permit is used.
 const (
 	pathRoot     = "(*palyra/internal/call.Pipeline).Call"
 	pathPackages = "palyra/internal/call"

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of the documents, see CONTRIBUTING.md, "Language".
+// These are the bounds of the documents, see CONTRIBUTING.md, "Language".
 const (
 	guideLines     = 150
 	documentWidth  = 100

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestDocuments: the documents keep their bounds, and their links lead somewhere.
+// TestDocuments: the documents keep their bounds, and their links have targets.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
 	problems, err := CheckDocuments("../..")

@@ -79,7 +79,7 @@ func npmPackages(t *testing.T, folder string) []string {
 	return names
 }
 
-// TestMapIsWritten holds the tree and the map of CONTRIBUTING.md together.
+// TestMapIsWritten compares the tree with the map of CONTRIBUTING.md.
 func TestMapIsWritten(t *testing.T) {
 	t.Parallel()
 	tree, err := Load("../..")

@@ -26,7 +26,7 @@ type Room struct {
 // none is an Only list that allows nothing.
 var none = []string{}
 
-// The layers, in the order in which a call passes them, from outside to inside.
+// These are the layers, in the order in which a call passes them, from outside to inside.
 const (
 	layerMain = 100 - 5*iota
 	layerGateway

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestEmbeddedAddresses: an IPv4 address inside an IPv6 address is judged,
-// wherever the form keeps it.
+// TestEmbeddedAddresses: an IPv4 address inside an IPv6 address is judged, wherever the form
+// contains it.
 func TestEmbeddedAddresses(t *testing.T) {
 	t.Parallel()
 	for text, inner := range map[string]string{
@@ -30,8 +30,8 @@ func TestEmbeddedAddresses(t *testing.T) {
 	}
 }
 
-// TestStricterOfTwoAddressesCounts: an inner address that no rule unlocks is
-// not unlocked by a rule for the outer one.
+// TestStricterOfTwoAddressesCounts: a rule for the outer address does not unlock an inner
+// address that no rule unlocks.
 func TestStricterOfTwoAddressesCounts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]Class{
@@ -46,7 +46,7 @@ func TestStricterOfTwoAddressesCounts(t *testing.T) {
 		"64:ff9b::808:808":                     Public,
 		"64:ff9b::7f00:1":                      Loopback,
 		"2002:e000:1::":                        Multicast,
-		"::808:808":                            Reserved, // nobody routes the compatible form
+		"::808:808":                            Reserved, // the compatible form is not routed
 		"::ffff:0:808:808":                     Reserved,
 		"::ffff:0:a9fe:a9fe":                   Metadata,
 		"::a9fe:a9fe":                          Metadata,
@@ -69,8 +69,8 @@ func TestStricterOfTwoAddressesCounts(t *testing.T) {
 	}
 }
 
-// TestDeniedAddressInAnotherForm: what is denied as IPv4, or is the machine's
-// own, stays out of reach through a form of IPv6 that holds it.
+// TestDeniedAddressInAnotherForm: an address that is denied in its IPv4 form, or is the
+// machine's own, stays unreachable in an IPv6 form that contains it.
 func TestDeniedAddressInAnotherForm(t *testing.T) {
 	t.Parallel()
 	rules := Rules{Allow: mustRules(t, "*.example:80", "0.0.0.0/0:80"), Deny: mustRules(t, "8.8.8.0/24")}

@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// thousandRules are hosts, wildcards and prefixes in equal parts.
+// thousandRules returns hosts, wildcards and prefixes in equal parts.
 func thousandRules(tb testing.TB) []Rule {
 	tb.Helper()
 	var list []string
@@ -50,8 +50,8 @@ func BenchmarkClassify(b *testing.B) {
 	}
 }
 
-// BenchmarkConnect is a connection to a server on the loopback interface, plain
-// and by a Dialer with a thousand rules.
+// BenchmarkConnect measures a connection to a server on the loopback interface, plain and
+// through a Dialer with a thousand rules.
 func BenchmarkConnect(b *testing.B) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

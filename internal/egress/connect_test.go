@@ -18,16 +18,16 @@ import (
 	"palyra/internal/egress/egresstest"
 )
 
-// TestConnectIsPlainTCP: relays leave the copying to the kernel, which takes
-// the connection itself.
+// TestConnectIsPlainTCP: Connect returns the plain TCP connection, because relays let the
+// kernel copy between connections.
 func TestConnectIsPlainTCP(t *testing.T) {
 	t.Parallel()
 	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer listener.Close()
 	address := listener.Addr().String()
 	l := NewConnectionLog(time.Now())
-	// No list of own addresses is handed in: this is the real one, which does
-	// hold the loopback address.
+	// The dialer has no list of own addresses, so it uses the real one, which contains the
+	// loopback address.
 	d := &Dialer{Rules: Rules{Allow: mustRules(t, address)}}
 	e := l.Begin(LegTransparent, target(t, address))
 	conn := must.Get(d.Connect(t.Context(), target(t, address), e))(t)
@@ -43,7 +43,7 @@ func TestConnectIsPlainTCP(t *testing.T) {
 	}
 }
 
-// TestConnectRefusals: each wall says in the record which one it was.
+// TestConnectRefusals: the record of a refusal names the check that refused.
 func TestConnectRefusals(t *testing.T) {
 	t.Parallel()
 	n := &nameServer{answers: map[string][][]string{"a.test": {{"11.0.0.1"}}, "ten.test": {{"10.0.0.1"}}, "bad.test": {{"11.6.6.6"}}}}
@@ -73,8 +73,8 @@ func TestConnectRefusals(t *testing.T) {
 	}
 }
 
-// swallow is a dial function that gets no answer from some addresses and a
-// refusal from others.
+// swallow is a dial function without an answer from some addresses and with a refusal from
+// others.
 type swallow struct {
 	line
 	silent, refused []string
@@ -94,8 +94,8 @@ func (s *swallow) dial(ctx context.Context, network, address string) (net.Conn, 
 	return s.line.dial(ctx, network, address)
 }
 
-// TestAddressesInTurn: an address that swallows everything holds the others up
-// for a moment only, and once.
+// TestAddressesInTurn: an address that never answers delays the others only briefly, and only
+// once.
 func TestAddressesInTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestAddressesInTurn(t *testing.T) {
 		if want := []string{"11.0.0.1 allowed ", "2606:4700::1 failed unreachable", "2606:4700::2 failed unreachable", "11.0.0.1 allowed ", "11.0.0.1 allowed "}; !slices.Equal(words, want) {
 			t.Errorf("record %q", words)
 		}
-		// What failed once is the last resort, not given up.
+		// An address that failed once is tried last, but is not given up.
 		s.silent, s.refused, s.dialled = nil, []string{"11.0.0.1"}, nil
 		connect()
 		if want := []string{"11.0.0.1:80", "[2606:4700::1]:80"}; !slices.Equal(s.dialled, want) {
@@ -137,8 +137,8 @@ func TestAddressesInTurn(t *testing.T) {
 	})
 }
 
-// TestUnreachable: one address has longer than one of several, and all
-// together have an end.
+// TestUnreachable: a single address has a longer timeout than one of several, and all together
+// have a limit.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	many := make([]string, maxAddresses)
@@ -173,8 +173,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestClosingEndsTheEntry: the record of a client such as net/http ends with
-// its connection.
+// TestClosingEndsTheEntry: closing a connection ends its record, for clients such as net/http.
 func TestClosingEndsTheEntry(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -190,7 +189,7 @@ func TestClosingEndsTheEntry(t *testing.T) {
 	})
 }
 
-// ownConn is a connection whose two ends have the same address.
+// ownConn is a connection with the same address on both ends.
 type ownConn struct {
 	net.Conn
 	local  string
@@ -203,8 +202,8 @@ func (c ownConn) LocalAddr() net.Addr {
 
 func (c ownConn) Close() error { *c.closed = true; return c.Conn.Close() }
 
-// TestConnectionToOneself: an address of the machine that is on no interface
-// gives itself away when it is connected to.
+// TestConnectionToOneself: an address of the machine that is on no interface is detected when
+// it is connected to.
 func TestConnectionToOneself(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -239,8 +238,8 @@ func TestConnectionToOneself(t *testing.T) {
 	}
 }
 
-// TestOwnAddressesAreReadForAMoment: one listing serves connections of the same
-// moment, and a new address is known in the next.
+// TestOwnAddressesAreReadForAMoment: one listing of the interfaces serves the connections of
+// the same moment, and the next one contains a new address.
 func TestOwnAddressesAreReadForAMoment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -266,8 +265,8 @@ func TestOwnAddressesAreReadForAMoment(t *testing.T) {
 	})
 }
 
-// TestConnectAtOneTime: 50 connections by one Dialer, to a real server, each
-// with its own entry.
+// TestConnectAtOneTime: 50 concurrent connections of one Dialer to a real server each have
+// their own entry.
 func TestConnectAtOneTime(t *testing.T) {
 	t.Parallel()
 	const connections, bytes = 50, 1000

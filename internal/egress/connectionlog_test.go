@@ -23,8 +23,8 @@ func rule(t testing.TB, s string) Rule {
 	return must.Get(ParseRule(s))(t)
 }
 
-// TestConnectionLogIsExact: with 50 connections at one time every entry holds what
-// happened on its own connection.
+// TestConnectionLogIsExact: with 50 concurrent connections, every entry describes exactly its
+// own connection.
 func TestConnectionLogIsExact(t *testing.T) {
 	t.Parallel()
 	const connections, steps = 50, 40
@@ -68,8 +68,7 @@ func TestConnectionLogIsExact(t *testing.T) {
 	})
 }
 
-// TestDecide: of several verdicts the worst stands, and the first reason of its
-// kind.
+// TestDecide: of several verdicts, the worst is kept, with the first reason for it.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	type step struct{ verdict, reason, rule, addr string }
@@ -145,9 +144,8 @@ func TestLogSince(t *testing.T) {
 	})
 }
 
-// TestConnectionLogIsBounded: neither kind of connection crowds the other out, in
-// whichever order they come, nor do names crowd out connections; what is not
-// listed is added up.
+// TestConnectionLogIsBounded: neither kind of connection displaces the other, in any order, and
+// names do not displace connections. Connections that are not listed are summed up.
 func TestConnectionLogIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, room := range []struct {
@@ -160,7 +158,7 @@ func TestConnectionLogIsBounded(t *testing.T) {
 	} {
 		half := room.half
 		for name, test := range map[string]struct {
-			kinds           string // one letter for a block of half the room: a allowed, d denied
+			kinds           string // one letter per block of half the limit: a allowed, d denied
 			allowed, denied int
 		}{
 			"as many as fit":       {"ad", half, half},
@@ -218,7 +216,7 @@ func TestConnectionLogIsBounded(t *testing.T) {
 	}
 }
 
-// fill fills the list of connections.
+// fill fills the list of connections to its limit.
 func fill(l *ConnectionLog) {
 	for i := range mostEntries - mostNames {
 		e := l.Begin(LegTransparent, Target{Host{name: fmt.Sprintf("n%d.example", i)}, 443})
@@ -227,8 +225,8 @@ func fill(l *ConnectionLog) {
 	}
 }
 
-// TestManyNamesDoNotEvictOthers: who asks for many names, which costs nothing, does not
-// hide where the bytes go.
+// TestManyNamesDoNotEvictOthers: a program that queries many names, which costs nothing, cannot
+// hide its connections.
 func TestManyNamesDoNotEvictOthers(t *testing.T) {
 	t.Parallel()
 	l := NewConnectionLog(time.Now())
@@ -251,9 +249,8 @@ func TestManyNamesDoNotEvictOthers(t *testing.T) {
 	}
 }
 
-// TestMostBytesAreNamed: of more targets than are added up, those that got most
-// are named, in whichever order they come, and no byte and no connection is
-// lost.
+// TestMostBytesAreNamed: if there are more targets than sums, the targets with the most bytes
+// are named, in any order of arrival. No byte and no connection is lost.
 func TestMostBytesAreNamed(t *testing.T) {
 	t.Parallel()
 	const many = 3 * mostSums
@@ -308,9 +305,8 @@ func TestMostBytesAreNamed(t *testing.T) {
 	}
 }
 
-// TestAddedUpAfterItsEnd: what is counted and decided when a connection was
-// added up already is not lost: bytes go where the others went, and a denial is
-// listed.
+// TestAddedUpAfterItsEnd: bytes and verdicts that arrive after a connection was summed up are
+// not lost. The bytes are added to the same sum, and a denial is listed.
 func TestAddedUpAfterItsEnd(t *testing.T) {
 	t.Parallel()
 	l := NewConnectionLog(time.Now())
@@ -338,11 +334,11 @@ func TestAddedUpAfterItsEnd(t *testing.T) {
 	for range 2 {
 		e.Decide(VerdictDenied, ReasonSecretMisplaced, Rule{}, netip.Addr{})
 	}
-	got := sums() // the last is that whose room the denied one has
+	got := sums() // the denied connection takes the place of the last one
 	if got[0].Verdict != VerdictDenied || got[0].Reason != ReasonSecretMisplaced || got[0].Host != "a.example" || got[0].Count != 0 || got[1] != sum || len(got) != 3 {
 		t.Errorf("denied: %+v", got)
 	}
-	for i := range mostSums { // they take the place of its sum
+	for i := range mostSums { // they replace its sum
 		x := l.Begin(LegConnect, Target{Host{name: fmt.Sprintf("x%d.example", i)}, 443})
 		x.Sent(1000)
 		x.End()
@@ -354,8 +350,8 @@ func TestAddedUpAfterItsEnd(t *testing.T) {
 	}
 }
 
-// TestAddedUpExactly: nothing is lost while connections are added up and counted
-// at the same time.
+// TestAddedUpExactly: no bytes are lost while connections are counted and summed up
+// concurrently.
 func TestAddedUpExactly(t *testing.T) {
 	t.Parallel()
 	l := NewConnectionLog(time.Now())
@@ -389,8 +385,8 @@ func TestAddedUpExactly(t *testing.T) {
 	}
 }
 
-// TestDeniedLateIsListed: a connection that came when the list was full is
-// listed once it is denied, in its place.
+// TestDeniedLateIsListed: a connection that started when the list was full is listed, in order,
+// once it is denied.
 func TestDeniedLateIsListed(t *testing.T) {
 	t.Parallel()
 	const room = mostEntries - mostNames

@@ -17,7 +17,7 @@ import (
 
 func asReason(err error, target **reason.Error) bool { return errors.As(err, target) }
 
-// nameServer is a resolver with fixed answers; each query takes the next.
+// nameServer is a resolver with fixed answers; each query gets the next one.
 type nameServer struct {
 	answers map[string][][]string
 	asked   []string
@@ -39,7 +39,7 @@ func (n *nameServer) LookupNetIP(_ context.Context, _, host string) ([]netip.Add
 	return out, nil
 }
 
-// line is a dial function that connects to nothing and remembers where.
+// line is a dial function that only records the addresses.
 type line struct{ dialled []string }
 
 func (l *line) dial(_ context.Context, _, address string) (net.Conn, error) {
@@ -90,7 +90,7 @@ func TestAddressesThatAreNotDialled(t *testing.T) {
 			if o := observed(d); len(o) != 1 || o[0].Verdict != VerdictDenied || o[0].Host != "evil.example" {
 				t.Errorf("record %+v", o)
 			}
-			// The same address asked for by itself is refused as well.
+			// The same address as a literal is refused, too.
 			if _, err := d.DialContext(context.Background(), "tcp", net.JoinHostPort(answer, "80")); err == nil {
 				t.Error("the literal address is dialled")
 			}
@@ -100,7 +100,7 @@ func TestAddressesThatAreNotDialled(t *testing.T) {
 
 func TestPublicAddressesAreDialled(t *testing.T) {
 	t.Parallel()
-	// The negative control of the test above: the guard does not refuse all.
+	// Control of the test above: the guard does not refuse everything.
 	for _, answer := range []string{"1.1.1.1", "8.8.8.8", "2606:4700::1111", "64:ff9b::808:808", "2002:808:808::1", "172.32.0.1", "100.128.0.1"} {
 		l := &line{}
 		d := newDialer(l, &nameServer{answers: map[string][][]string{"good.example": {{answer}}}})
@@ -151,8 +151,7 @@ func TestRebindingChangesNothing(t *testing.T) {
 			t.Errorf("dialled %s", a)
 		}
 	}
-	// Negative control: the second answer does arrive at a call of its own,
-	// and is refused there.
+	// Control: the second answer reaches a separate call, and is refused there.
 	next := newDialer(l, n)
 	if _, err := next.DialContext(context.Background(), "tcp", "rebind.example:80"); reason.Of(err) != reason.EgressDenied {
 		t.Errorf("second answer: %v", err)
@@ -295,8 +294,8 @@ func TestZeroDialerReachesNothing(t *testing.T) {
 	}
 }
 
-// TestPreflightJudgesAndDoesNotConnect: the same names pass and fail as when
-// they are dialled, and nothing is connected to.
+// TestPreflightJudgesAndDoesNotConnect: a preflight accepts and refuses the same names as a
+// dial, without a connection.
 func TestPreflightJudgesAndDoesNotConnect(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -10,9 +10,9 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// readers are parsers that programs on the way of a host use. Each returns the
-// host that it reads, and false when it refuses the text or, as inet_aton does
-// with names, takes it for no host of its kind.
+// readers are parsers of other programs that a host may pass through. Each returns the host
+// that it reads. It returns false if it refuses the text or, like inet_aton for names, does not
+// treat it as a host of its kind.
 var readers = map[string]func(string) (string, bool){
 	"net/url": func(s string) (string, bool) {
 		u, err := url.Parse("http://" + s + "/")
@@ -47,7 +47,7 @@ var readers = map[string]func(string) (string, bool){
 	},
 }
 
-// toASCII goes there and back, so that text and punycode compare.
+// toASCII converts to Unicode and back, so that text and punycode can be compared.
 func toASCII(p *idna.Profile) func(string) (string, bool) {
 	return func(s string) (string, bool) {
 		shown, err := p.ToUnicode(s)
@@ -59,9 +59,8 @@ func toASCII(p *idna.Profile) func(string) (string, bool) {
 	}
 }
 
-// inetAton reads IPv4 as inet_aton(3) and the URL standard of WHATWG do: one
-// to four parts, each decimal, octal or hexadecimal, the last of which fills
-// the rest.
+// inetAton parses IPv4 as inet_aton(3) and the URL standard of WHATWG do: one to four parts,
+// each decimal, octal or hexadecimal; the last part fills the remaining bytes.
 func inetAton(s string) (string, bool) {
 	parts := strings.Split(strings.TrimSuffix(s, "."), ".")
 	if len(parts) > 4 {
@@ -85,8 +84,7 @@ func inetAton(s string) (string, bool) {
 	return netip.AddrFrom4([4]byte{byte(addr >> 24), byte(addr >> 16), byte(addr >> 8), byte(addr)}).String(), true
 }
 
-// parseC reads a number as C writes it: 0x begins a hexadecimal one, 0 an octal
-// one.
+// parseC parses a number in C's notation: the prefix 0x means hexadecimal, 0 means octal.
 func parseC(s string) (uint64, error) {
 	lower := strings.ToLower(s)
 	if digits, ok := strings.CutPrefix(lower, "0x"); ok {
@@ -98,8 +96,8 @@ func parseC(s string) (uint64, error) {
 	return strconv.ParseUint(s, 10, 64)
 }
 
-// plainly evens out what makes no other host: upper case, one trailing dot,
-// the writing of an address.
+// plainly normalizes equivalent spellings of a host: upper case, one trailing dot, and the
+// notation of an address.
 func plainly(s string) string {
 	s = strings.TrimSuffix(strings.ToLower(s), ".")
 	if addr, err := netip.ParseAddr(s); err == nil {
@@ -108,8 +106,8 @@ func plainly(s string) string {
 	return s
 }
 
-// TestNoParserReadsAnotherHost: where some parser reads a host in a text, it is
-// the one that we read, or we refuse the text.
+// TestNoParserReadsAnotherHost: if any parser reads a host in a text, it is the same host that
+// this package reads, or this package refuses the text.
 func TestNoParserReadsAnotherHost(t *testing.T) {
 	t.Parallel()
 	label := strings.Repeat("a", 63)
@@ -153,7 +151,7 @@ func TestNoParserReadsAnotherHost(t *testing.T) {
 	}
 }
 
-// disagree returns the parsers that read another host in a text.
+// disagree returns the parsers that read a different host in a text.
 func disagree(text, host string) map[string]string {
 	others := map[string]string{}
 	for name, read := range readers {
@@ -164,8 +162,8 @@ func disagree(text, host string) map[string]string {
 	return others
 }
 
-// TestParsersDoDisagree is the control of the test above: of each kind of
-// trick some parser reads another host than one that takes the text as it is.
+// TestParsersDoDisagree is the control of the test above: for each kind of trick, some parser
+// reads a different host than the literal text.
 func TestParsersDoDisagree(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

@@ -11,8 +11,8 @@ import (
 
 const nameBytes = "abcdefghijklmnopqrstuvwxyz0123456789-."
 
-// FuzzCanonicalHost: what is accepted has one form, which every parser reads
-// in one way, and a rule made of it is for this host alone.
+// FuzzCanonicalHost: an accepted host has one canonical form, which every parser reads in the
+// same way. A rule made of it applies only to this host.
 func FuzzCanonicalHost(f *testing.F) {
 	for _, s := range []string{"example.org", "::ffff:1.2.3.4", "0x7f.1", "xn--bcher-kva.de", "a..b", "EX.org.", "fe80::1%0", "1.2.3.4.", "2002:7f00:1::"} {
 		f.Add(s, "www."+s)
@@ -53,8 +53,8 @@ func FuzzCanonicalHost(f *testing.F) {
 	})
 }
 
-// FuzzParseTarget: what is accepted has one form that means the same again,
-// also to net and net/url.
+// FuzzParseTarget: an accepted target has one canonical form with the same meaning, also for
+// net and net/url.
 func FuzzParseTarget(f *testing.F) {
 	for _, s := range []string{"example.org:443", "EX.org.:1", "[::1]:65535", "1.2.3.4:80", "a:b:1", "a:065", "[::1%1]:2", "a@b:80", ":80", "[::ffff:7f00:1]:80", "a:80\n"} {
 		f.Add(s)
@@ -87,8 +87,8 @@ func FuzzParseTarget(f *testing.F) {
 	})
 }
 
-// FuzzParseRule: what is accepted keeps its text, has one canonical form, and
-// means the same in that form.
+// FuzzParseRule: an accepted rule keeps its text, and has one canonical form with the same
+// meaning.
 func FuzzParseRule(f *testing.F) {
 	for _, s := range []string{"example.org", "*.EX.org.:443", "10.0.0.0/8:22", "[2001:db8::/32]:8443", "[::1]:80", "::1", "*.1.2.3.4", "[::ffff:1.2.3.4]", "::/0", "0.0.0.0/0", "*.0x1"} {
 		f.Add(s, "www.example.org", uint16(443))

@@ -18,9 +18,9 @@ func listening(at ...string) *Gateway {
 	return g
 }
 
-// TestGatewayIsNotReached: no rule reaches the gateway's own listeners, by whatever
-// name or form of address. Each row's control is the same dialer that does not know
-// the gateway, and the same address with another port.
+// TestGatewayIsNotReached: no rule permits the gateway's own listeners, by any name or form of
+// address. Controls of each row: the same dialer without the gateway's addresses, and the same
+// address with another port.
 func TestGatewayIsNotReached(t *testing.T) {
 	t.Parallel()
 	open := []string{"127.0.0.0/8", "[::1]", "10.0.0.0/8", "11.9.9.9", "[::ffff:0:127.0.0.1]", "[64:ff9b::7f00:1]", "[64:ff9b::b09:909]", "*.test"}
@@ -42,7 +42,7 @@ func TestGatewayIsNotReached(t *testing.T) {
 			dial := func(g *Gateway, target string) (*Dialer, error) {
 				d := newDialer(&line{}, &nameServer{answers: names})
 				d.Interfaces = func() ([]netip.Addr, error) { return []netip.Addr{netip.MustParseAddr("11.9.9.9")}, nil }
-				// The names are resolved to addresses that rules unlock one by one.
+				// The names resolve to addresses that individual rules unlock.
 				d.Rules = Rules{Allow: mustRules(t, open...), Gateway: g}
 				conn, err := d.DialContext(t.Context(), "tcp", target)
 				if err == nil {
@@ -69,8 +69,8 @@ func TestGatewayIsNotReached(t *testing.T) {
 	}
 }
 
-// TestGatewayAtAddressOfNoInterface: a connection that came out at a listener on the
-// wildcard address, although the address is on no interface, is closed.
+// TestGatewayAtAddressOfNoInterface: a connection that reached a listener on the wildcard
+// address, through an address on no interface, is closed.
 func TestGatewayAtAddressOfNoInterface(t *testing.T) {
 	t.Parallel()
 	for _, known := range []bool{true, false} {
@@ -95,8 +95,8 @@ func TestGatewayAtAddressOfNoInterface(t *testing.T) {
 	}
 }
 
-// TestGatewayBeforeDialling: a literal address is refused while a call is planned, and
-// a call that narrows its rules keeps the refusal.
+// TestGatewayBeforeDialling: a literal address is refused while a call is planned, and narrowed
+// rules keep the refusal.
 func TestGatewayBeforeDialling(t *testing.T) {
 	t.Parallel()
 	target := targetsOf(t, "127.0.0.1:7443")[0]
@@ -112,7 +112,7 @@ func TestGatewayBeforeDialling(t *testing.T) {
 	}
 }
 
-// TestGatewayListens: what has no address of TCP is no place of egress.
+// TestGatewayListens: a listener without a TCP address is ignored.
 func TestGatewayListens(t *testing.T) {
 	t.Parallel()
 	g := &Gateway{}

@@ -73,8 +73,8 @@ func TestCanonicalHostSuggestsASCII(t *testing.T) {
 	}
 }
 
-// TestAgainstNetURL holds that a URL never means one host to us and another to
-// the parser that the HTTP client uses.
+// TestAgainstNetURL: a URL never means one host to this package and another to net/url, which
+// the HTTP client uses.
 func TestAgainstNetURL(t *testing.T) {
 	t.Parallel()
 	hosts := []string{

@@ -24,7 +24,7 @@ func targetsOf(t *testing.T, list ...string) []Target {
 	return targets
 }
 
-// TestNarrow: who narrows gets no more than was allowed, and unlocks nothing.
+// TestNarrow: narrowed rules allow no more than the original rules, and unlock nothing.
 func TestNarrow(t *testing.T) {
 	t.Parallel()
 	wide := Rules{
@@ -48,8 +48,8 @@ func TestNarrow(t *testing.T) {
 			t.Errorf("%s: %v, want allowed %t", target, answer, allowed)
 		}
 	}
-	// What the operator unlocked stays so for the name; what only the caller
-	// named does not become so.
+	// An address that the operator unlocked stays unlocked. An address that only the caller named
+	// is not unlocked.
 	private, database := targetsOf(t, "10.0.0.8:80")[0], targetsOf(t, "10.0.0.7:5432")[0]
 	if narrow.CheckAddress(private.Host, private.Port) == nil {
 		t.Error("naming a private address unlocked it")
@@ -57,7 +57,7 @@ func TestNarrow(t *testing.T) {
 	if err := narrow.CheckAddress(database.Host, database.Port); err != nil {
 		t.Errorf("the address of an allowed name is locked: %v", err)
 	}
-	// Control: the operator's own rule does unlock it.
+	// Control: the operator's own rule unlocks it.
 	named := Rules{Allow: rulesOf(t, "10.0.0.8:80")}
 	if err := named.Narrow(targetsOf(t, "10.0.0.8:80")).CheckAddress(private.Host, private.Port); err != nil {
 		t.Errorf("an address that the operator named: %v", err)
@@ -101,8 +101,7 @@ func TestReachable(t *testing.T) {
 	}
 }
 
-// TestLines: everything that it decides changes its lines, and how it was
-// written does not.
+// TestLines: every setting with an effect changes the lines, and its notation does not.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	base := func() Reach {
@@ -140,14 +139,14 @@ func TestLines(t *testing.T) {
 	if got := (Reach{Rules: Rules{Deny: rulesOf(t, "x.org")}}).Lines(); got != nil {
 		t.Errorf("what reaches nothing has %q", got)
 	}
-	// Of inspections the first that fits counts, so that their order does.
+	// The first matching inspection applies, so the order of inspections is significant.
 	wide, narrow := Inspection{Host: rulesOf(t, "*.c.org:22")[0]}, Inspection{Host: rulesOf(t, "x.c.org:22")[0], Methods: []string{"GET"}}
 	first, second := base(), base()
 	first.Inspect, second.Inspect = []Inspection{wide, narrow}, []Inspection{narrow, wide}
 	if slices.Equal(first.Lines(), second.Lines()) {
 		t.Error("the order of the inspections changes nothing")
 	}
-	// Control: that of the rules does not count.
+	// Control: the order of rules is not significant.
 	g := base()
 	slices.Reverse(g.Rules.Allow)
 	if !slices.Equal(g.Lines(), want) {
@@ -172,7 +171,7 @@ func TestExplain(t *testing.T) {
 		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictFailed, Reason: ReasonBadTLS}, hosts, "a.org:443 did not prove who it is: its certificate or its TLS cannot be verified."},
 		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictAllowed}, hosts, ""},
 		{tool.Connection{Verdict: VerdictDenied, Reason: ReasonBadSOCKS, Leg: LegSOCKS}, hosts, "A target without a host name was asked for with a SOCKS request other than a plain CONNECT."},
-		{tool.Connection{Verdict: VerdictAllowed, BytesOut: 9}, hosts, ""}, // those that are not listed
+		{tool.Connection{Verdict: VerdictAllowed, BytesOut: 9}, hosts, ""}, // not listed
 	} {
 		if got := Explain(row.c, row.hosts); got != row.want {
 			t.Errorf("got %q, want %q", got, row.want)

@@ -17,8 +17,8 @@ import (
 	"palyra/internal/egress/egresstest"
 )
 
-// TestAnswersOfANameServer: whatever a name server says of an allowed name,
-// only public addresses are dialled, and the record says what became of it.
+// TestAnswersOfANameServer: whatever a name server answers for an allowed name, only public
+// addresses are dialled, and the record has the result.
 func TestAnswersOfANameServer(t *testing.T) {
 	t.Parallel()
 	huge := strings.Builder{}
@@ -50,8 +50,8 @@ func TestAnswersOfANameServer(t *testing.T) {
 		"none.test":      {failed, ReasonUnresolved, "", nil},
 		"alias.test":     {allowed, "", "11.0.0.1", []string{"11.0.0.1:80"}},
 		"badalias.test":  {denied, ReasonAddressNotPublic, "127.0.0.1", nil},
-		// An alias is the name server's word for addresses, not a host that
-		// somebody asked for: what is denied is denied by name or by address.
+		// An alias is an answer of the name server, not a host that the program requested. A denial
+		// is by the requested name or by the address.
 		"deniedalias.test":   {allowed, "", "11.5.5.5", []string{"11.5.5.5:80"}},
 		"deniedaddress.test": {denied, ReasonDeniedRule, "11.6.6.6", nil},
 		"denied.test":        {denied, ReasonDeniedRule, "", nil},
@@ -89,7 +89,7 @@ func TestAnswersOfANameServer(t *testing.T) {
 	})
 }
 
-// testDialer allows *.test:80.
+// testDialer returns a dialer that allows *.test:80.
 func testDialer(t *testing.T, r Resolver, l *line) *Dialer {
 	return &Dialer{
 		Rules: Rules{Allow: mustRules(t, "*.test:80")}, Log: NewConnectionLog(time.Now()), Resolver: r, Dial: l.dial,
@@ -97,8 +97,8 @@ func testDialer(t *testing.T, r Resolver, l *line) *Dialer {
 	}
 }
 
-// mixedAnswers: the good addresses are dialled, and each bad one is on record
-// once, however often the host is connected to.
+// mixedAnswers: the valid addresses are dialled, and each invalid one is recorded once, however
+// often the host is dialled.
 func mixedAnswers(t *testing.T, r Resolver) {
 	l := &line{}
 	d := testDialer(t, r, l)
@@ -150,7 +150,7 @@ func TestNameIsResolvedOncePerCall(t *testing.T) {
 	if slices.ContainsFunc(l.dialled, func(a string) bool { return a != "11.0.0.1:80" }) {
 		t.Errorf("dialled %v", l.dialled)
 	}
-	// The control: the second answers are there, for a call of its own.
+	// Control: a separate call gets the second answers.
 	d = testDialer(t, resolver, l)
 	if err := connect(d, "rebind.test:80"); reason.Of(err) != reason.EgressDenied {
 		t.Errorf("rebound: %v", err)
@@ -174,7 +174,7 @@ func TestSlowNameServer(t *testing.T) {
 	}
 }
 
-// slowResolver is a resolver that answers when it is told to.
+// slowResolver is a resolver that answers when the test permits it.
 type slowResolver struct {
 	answer chan []netip.Addr // nil is a failure
 
@@ -212,7 +212,7 @@ func TestOneLookupAtATime(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		// An answer that a second question would get stays unread.
+		// A second query would receive this answer; it stays unread.
 		g.answer <- []netip.Addr{netip.MustParseAddr("11.0.0.1"), netip.MustParseAddr("::ffff:11.0.0.1")}
 		all.Wait()
 		if g.asked != 1 {
@@ -221,8 +221,8 @@ func TestOneLookupAtATime(t *testing.T) {
 	})
 }
 
-// TestLookupThatIsGivenUp: when the one who asked goes away, another who waits
-// asks, and gets the answer.
+// TestLookupThatIsGivenUp: if the caller that started a lookup cancels, another waiting caller
+// repeats the lookup and gets the answer.
 func TestLookupThatIsGivenUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +262,8 @@ func TestLookupThatIsGivenUp(t *testing.T) {
 	})
 }
 
-// TestFailedLookupIsRepeatedLater: not at once, and not never.
+// TestFailedLookupIsRepeatedLater: a failed lookup is repeated after some time, and not at
+// once.
 func TestFailedLookupIsRepeatedLater(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

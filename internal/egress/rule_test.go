@@ -19,7 +19,7 @@ func TestDenyWithoutPortIsForAllPorts(t *testing.T) {
 		"bad.example.org:443": Denied, "bad.example.org:1": Denied, "bad.example.org:65535": Denied,
 		"half.example.org:443": Denied, "half.example.org:444": Allowed, "a.example:80": Denied, "a.example:443": Allowed,
 		"10.1.2.3:443": Denied, "10.2.0.1:22": Denied, "10.2.0.1:23": Allowed,
-		"x.bad.example.org:443": Allowed, // a rule for one host is not one for those below it
+		"x.bad.example.org:443": Allowed, // a rule for a host does not apply to its subdomains
 		"[2001:db8::1]:443":     Allowed, "[2001:db8::1]:80": Unlisted,
 	} {
 		to := target(t, text)
@@ -53,8 +53,8 @@ func TestCheckName(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"a.example.org": "", "example.org": ReasonUnlisted, "aexample.org": ReasonUnlisted, "bad.example.org": ReasonDeniedRule,
-		"git.example.org":  "",               // at 443
-		"half.example.org": ReasonDeniedRule, // at either port
+		"git.example.org":  "",               // on port 443
+		"half.example.org": ReasonDeniedRule, // on either port
 		"any.example":      "", "taken.example": ReasonDeniedRule, "narrow.example": "",
 		"10.1.2.3": "", "10.0.0.9": ReasonDeniedRule, "11.0.0.1": ReasonUnlisted, "other.example": ReasonUnlisted,
 	} {
@@ -84,7 +84,7 @@ func TestRulesAreNamedAsWritten(t *testing.T) {
 	}
 }
 
-// TestRefusedRulesSayWhatToWrite: the remedy shows the form that was meant.
+// TestRefusedRulesSayWhatToWrite: the remedy shows the form that was probably meant.
 func TestRefusedRulesSayWhatToWrite(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct{ rule, remedy string }{

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// reasonWords are the constants of words.go whose names begin with Reason.
+// reasonWords returns the constants of words.go whose names begin with Reason.
 func reasonWords(t *testing.T) map[string]string {
 	t.Helper()
 	file := must.Get(parser.ParseFile(token.NewFileSet(), "words.go", nil, 0))(t)
@@ -34,7 +34,8 @@ func reasonWords(t *testing.T) map[string]string {
 	return words
 }
 
-// TestReasonsAreExplained: each has a sentence for models and a row for people.
+// TestReasonsAreExplained: each reason has a sentence for models and a row in the
+// documentation.
 func TestReasonsAreExplained(t *testing.T) {
 	t.Parallel()
 	text := must.Get(os.ReadFile("../../docs/egress-ledger.md"))(t)
@@ -49,8 +50,8 @@ func TestReasonsAreExplained(t *testing.T) {
 	}
 }
 
-// TestSumsAreExplained: a target is told once, listed or added up, and what has
-// none is only counted.
+// TestSumsAreExplained: each target is explained once, whether listed or summed up; connections
+// without a target are only counted.
 func TestSumsAreExplained(t *testing.T) {
 	t.Parallel()
 	denied := tool.Connection{Host: "x.test", Port: 443, Verdict: VerdictDenied, Reason: ReasonDeniedRule}

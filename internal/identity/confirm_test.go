@@ -23,8 +23,8 @@ func (w *world) controllers(p access.Principal) string {
 	return strings.Join(names, " ")
 }
 
-// Every change of a member is in its history, whichever way it was made, and who
-// made it; renewals, other names and revocations are not.
+// The history of members contains every change of a member with its author, whatever made it.
+// Renewals, names and revocations are not in it.
 func TestHistoryOfMembers(t *testing.T) {
 	t.Parallel()
 	w, made := team(t)
@@ -125,8 +125,8 @@ func TestMemberCreatedOnTheHost(t *testing.T) {
 	}
 }
 
-// Who revokes the host's own device, and comes back as docs/identity.md says, is on
-// the host as before: what is made there is still in those hands.
+// If the host's own device is revoked and replaced as docs/identity.md describes, its user
+// still counts as the holder of the host. That user controls the members created there.
 func TestMemberCreatedOnTheHostWithoutItsDevice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// by is a member as it comes in with a device of its own.
+// by returns a member as a caller with its own device.
 func (w *world) by(p access.Principal) access.Caller {
 	for _, d := range w.Devices() {
 		if d.Principal == p && !d.Revoked() {
@@ -36,8 +36,9 @@ func (w *world) adopt(by, owner access.Principal, name string) identity.Admissio
 	return must.Get(w.AddMember(w.t.Context(), by, name, access.KindAgent, []access.Role{access.RoleAgent}, owner, csr(w.t), true))(w.t)
 }
 
-// TestAgentWaitsForItsOwner: an agent that another member created waits for consent: its device can
-// connect only to be told so. The owner consents, and may withdraw the consent.
+// TestAgentWaitsForItsOwner: an agent that another member created waits for its owner's
+// consent. Its device can connect only to receive an error that names the missing consent. The
+// owner consents, and may withdraw the consent.
 func TestAgentWaitsForItsOwner(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
@@ -74,7 +75,7 @@ func TestAgentWaitsForItsOwner(t *testing.T) {
 	if c := must.Get(w.Authenticate(chainOf(made)))(t); c.OnBehalfOf != bob || len(w.Waiting(bob)) > 0 {
 		t.Errorf("it acts for %s, and %v wait", c.OnBehalfOf, w.Waiting(bob))
 	}
-	must.Do(t, w.consent(bob, "agent:scout", false)) // once more changes nothing
+	must.Do(t, w.consent(bob, "agent:scout", false)) // a repetition changes nothing
 	w.OnCut(func(p access.Principal, _ *reason.Error) { cut = append(cut, p) })
 	must.Do(t, w.consent(bob, "scout", true))
 	if len(cut) != 1 || cut[0] != access.Agent("scout") {
@@ -120,7 +121,7 @@ func TestWhoConsents(t *testing.T) {
 		}
 	}
 	w.journaled(n)
-	must.Do(t, w.consent(bob, "scout", false)) // the control
+	must.Do(t, w.consent(bob, "scout", false)) // control
 }
 
 // TestOwnActIsConsent: the owner's own act is consent. On the host, it is so only if no other
@@ -261,7 +262,7 @@ func TestOwnConsent(t *testing.T) {
 	confirm := func(name string) { must.Get(w.ConfirmMember(t.Context(), identity.Daemon(), name))(t) }
 	refused("made by another", w.by(bob))
 	confirm("bob")
-	must.Do(t, w.OwnWord(w.by(bob))) // the control
+	must.Do(t, w.OwnWord(w.by(bob))) // control
 	for name, change := range map[string]func(c *access.Caller){
 		"a token":          func(c *access.Caller) { c.Token = &access.TokenBounds{} },
 		"no certificate":   func(c *access.Caller) { c.Paired = false },
@@ -298,7 +299,7 @@ func TestOwnerChangeEnds(t *testing.T) {
 	}
 	n := len(w.store.Events())
 	must.Get(w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "agent:helper", AddRoles: []access.Role{"security"}}))(t)
-	w.journaled(n, event.MemberChanged) // the control: the same owner
+	w.journaled(n, event.MemberChanged) // control: the same owner
 	n = len(w.store.Events())
 	must.Do(t, owner("carol"))
 	w.journaled(n, event.MemberChanged, event.SecretEnded)

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// Who may renew with a certificate that has expired: the device whose it is, while
-// it and its member are as good as any other.
+// Only the device of an expired certificate may renew with it, while the device and its member
+// are valid.
 func TestExpiredMayRenew(t *testing.T) {
 	t.Parallel()
 	st := func(name string) identity.Standing { return identity.Standing{Member: name, AcceptLoss: true} }
@@ -55,7 +55,8 @@ func TestExpiredMayRenew(t *testing.T) {
 			chain := chainOf(made["helper"])
 			w.pass(ca.LeafLife + x.after)
 			c, err := w.AuthenticateExpired(chain)
-			// A replaced key is let into the handshake, where it is told why it is refused.
+			// A replaced key is accepted in the handshake, so that the client receives the reason for
+			// the refusal.
 			let := x.good || reason.Of(err) == reason.KeyReplaced
 			if good := err == nil; good != x.good || w.AllowExpired(chain) == nil != let {
 				t.Fatalf("%+v, %v", c, err)
@@ -75,7 +76,7 @@ func TestExpiredMayRenew(t *testing.T) {
 			reasontest.Want(t, "for anything else", err, reason.Unauthenticated)
 			fresh := must.Get(w.Renew(t.Context(), c.DeviceID, "", csr(t)))(t)
 			must.Get(w.Authenticate(fresh.Chain))(t)
-			must.Get(w.AuthenticateExpired(chain))(t) // the answer may not have arrived
+			must.Get(w.AuthenticateExpired(chain))(t) // the response may have been lost
 			w.use(fresh.Chain)
 			_, err = w.AuthenticateExpired(chain)
 			reasontest.Want(t, "once another key was used", err, reason.KeyReplaced)

@@ -1,7 +1,7 @@
 package identity
 
-// Reached sets what is told of each step of a renewal.
+// Reached sets the function that is called at each step of a renewal.
 func (r *Renewal) Reached(fn func(step string)) { r.reached = fn }
 
-// LockBundle takes the lock of a bundle, as a process that renews it does.
+// LockBundle locks a bundle, as a renewing process does.
 var LockBundle = lockBundle

@@ -20,7 +20,7 @@ import (
 	"palyra/internal/identity/keptkey"
 )
 
-// elsewhere takes the local operator's key out of its bundle, as for a keyring.
+// elsewhere removes the local operator's key from its bundle, as a move to a keyring does.
 func (w *world) elsewhere() (key crypto.Signer) {
 	w.t.Helper()
 	b := must.Get(identity.ReadBundle(w.local().Dir))(w.t)
@@ -29,8 +29,9 @@ func (w *world) elsewhere() (key crypto.Signer) {
 }
 
 // TestExternalKey: palyrad continues to issue certificates for a key that it does not find, at
-// every start and when one is due, and never creates another key as a file. The uid alone no longer
-// authenticates an operator. When the key is available again, everything is as before.
+// every start and when one is due, and never creates another key as a file. The uid alone no
+// longer authenticates an operator. Once the key is available again, authentication works as
+// before.
 func TestExternalKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -38,7 +39,7 @@ func TestExternalKey(t *testing.T) {
 	if _, err := w.AuthenticateHost(); err != nil {
 		t.Fatalf("control: the uid is not enough: %v", err)
 	}
-	// A write that was killed left the key in a file of another name.
+	// A killed write left the key in a file with another name.
 	must.Do(t, os.WriteFile(filepath.Join(w.local().Dir, ".cert.pem.77"), must.Get(os.ReadFile(filepath.Join(w.local().Dir, "cert.pem")))(t), 0o600))
 	key := w.elsewhere()
 	for _, e := range must.Get(os.ReadDir(w.local().Dir))(t) {
@@ -78,8 +79,8 @@ func TestExternalKey(t *testing.T) {
 	must.Get(w.AuthenticateHost())(t)
 }
 
-// A note of a key that is not the device's gets no certificate, and neither does one
-// that cannot be read: who can write it does not become the local operator.
+// A reference to a key of another device, or an unreadable one, gets no certificate: write
+// access to it does not make a caller the local operator.
 func TestForgedNoteOfAKey(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]func() []byte{
@@ -106,8 +107,8 @@ func TestForgedNoteOfAKey(t *testing.T) {
 	}
 }
 
-// Whoever is interrupted between noting where the key is and removing the file, or the
-// other way round, has a bundle that works.
+// An interruption between recording the key's new place and removing the file, or in the
+// opposite direction, leaves a working bundle.
 func TestInterruptedMove(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -21,7 +21,7 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// use is a request with a certificate.
+// use records a request with a certificate.
 func (w *world) use(chain []*x509.Certificate) {
 	w.t.Helper()
 	must.Do(w.t, w.NoteUse(w.t.Context(), chain, "192.0.2.7"))
@@ -33,7 +33,7 @@ func (w *world) next(of identity.Device) []*x509.Certificate {
 	return must.Get(w.Renew(w.t.Context(), of.ID, "", csr(w.t)))(w.t).Chain
 }
 
-// good reports whether a certificate acts.
+// good reports whether a certificate authenticates.
 func (w *world) good(chain []*x509.Certificate) bool {
 	w.t.Helper()
 	_, err := w.Authenticate(chain)
@@ -43,8 +43,8 @@ func (w *world) good(chain []*x509.Certificate) bool {
 	return err == nil
 }
 
-// The old key works until five minutes after the first use of the new one, and not
-// because a new one was certified: the client may never have had it.
+// The old key is valid until five minutes after the first use of the new one. The issue of the
+// new certificate alone does not end it, because the client may not have received it.
 func TestOldKeyEndsAfterTheNewOneWasUsed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -59,7 +59,7 @@ func TestOldKeyEndsAfterTheNewOneWasUsed(t *testing.T) {
 	}
 	n := len(w.store.Events())
 	w.use(second)
-	w.use(second) // the second use is no news
+	w.use(second) // the second use changes nothing
 	w.journaled(n, event.DeviceKeyReplaced)
 	w.pass(identity.KeyGrace - time.Second)
 	if !w.good(first) || !w.good(lost) {
@@ -75,8 +75,8 @@ func TestOldKeyEndsAfterTheNewOneWasUsed(t *testing.T) {
 	}
 }
 
-// A key that is about to end renews nothing, and is not certified again: else a copy of
-// the old credential would go on for ever.
+// A key that is about to end cannot renew, and is not certified again. Otherwise a copy of the
+// old credential would stay valid forever.
 func TestReplacedKeyDoesNotRenew(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -86,7 +86,7 @@ func TestReplacedKeyDoesNotRenew(t *testing.T) {
 	bob := must.Get(w.AddMember(t.Context(), identity.Daemon(), "bob", access.KindUser, []access.Role{access.RoleOperator}, access.Principal{}, request, true))(t)
 	old := bob.Certificate.KeySHA256
 	second := must.Get(w.Renew(t.Context(), bob.Device.ID, old, csr(t)))(t)
-	must.Get(w.Renew(t.Context(), bob.Device.ID, old, request))(t) // the control: the same key again
+	must.Get(w.Renew(t.Context(), bob.Device.ID, old, request))(t) // control: the same key again
 	w.use(second.Chain)
 	_, err := w.Renew(t.Context(), bob.Device.ID, old, csr(t))
 	reasontest.Want(t, "a renewal by the old key", err, reason.KeyReplaced)
@@ -95,10 +95,10 @@ func TestReplacedKeyDoesNotRenew(t *testing.T) {
 	must.Get(w.Renew(t.Context(), bob.Device.ID, second.KeySHA256, csr(t)))(t)
 }
 
-// After a restore, what the lost part of the journal certified acts, as its devices have
-// nothing else: a key that is newer than each that the gateway knows of the device, and
-// was certified before the restore. The controls are a gateway that was not restored,
-// keys that another copy certified since, and those that were replaced.
+// After a restore, keys that the lost part of the journal certified are accepted, because their
+// devices have no others. Such a key must be newer than each key of the device that the gateway
+// has, and certified before the restore. Controls: a gateway without a restore, keys that
+// another copy certified later, and replaced keys.
 func TestKeysOfTheLostJournal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -106,7 +106,7 @@ func TestKeysOfTheLostJournal(t *testing.T) {
 	bob := w.add(access.User("bob"), access.Principal{}, access.RoleOperator)
 	first := chainOf(bob)
 	w.use(first)
-	unknown := func() []*x509.Certificate { // the store knows nothing of it
+	unknown := func() []*x509.Certificate { // the store has no record of it
 		w.pass(time.Hour)
 		return must.Get(w.authority.IssueDevice(csr(t), bob.Device.ID))(t).Chain
 	}
@@ -145,7 +145,7 @@ func TestKeysOfTheLostJournal(t *testing.T) {
 	n = len(w.store.Events())
 	w.use(early)
 	w.journaled(n, event.OldKeyUsed)
-	// It renews as any other, and by that the lost ones are over.
+	// The key renews like any other, which ends the lost keys.
 	w.use(must.Get(w.Renew(t.Context(), bob.Device.ID, digestIn(late), csr(t)))(t).Chain)
 	w.pass(identity.KeyGrace)
 	if w.good(late) {
@@ -157,7 +157,7 @@ func TestKeysOfTheLostJournal(t *testing.T) {
 	}
 }
 
-// A device that was away renews by an expired certificate of the lost journal.
+// A device that was offline renews with an expired certificate of the lost journal.
 func TestExpiredKeyOfTheLostJournal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -177,8 +177,8 @@ func TestExpiredKeyOfTheLostJournal(t *testing.T) {
 	}
 }
 
-// The use of a replaced key is an alarm, once per device and hour, also over a
-// restart; the member and the owners are told for seven days.
+// The use of a replaced key raises an alarm, once per device and hour, also across a restart.
+// The member and the owners see a notice for seven days.
 func TestOldKeyIsAnAlarm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -192,7 +192,7 @@ func TestOldKeyIsAnAlarm(t *testing.T) {
 	w.pass(identity.KeyGrace)
 	n := len(w.store.Events())
 	w.use(fresh)
-	w.journaled(n) // the control
+	w.journaled(n) // control
 	w.use(old)
 	w.use(old)
 	w.journaled(n, event.OldKeyUsed)
@@ -206,7 +206,7 @@ func TestOldKeyIsAnAlarm(t *testing.T) {
 	w.pass(time.Second)
 	w.use(old)
 	w.journaled(n, event.OldKeyUsed, event.OldKeyUsed)
-	w.pass(ca.LeafLife) // an expired one is as much a copy
+	w.pass(ca.LeafLife) // an expired certificate can also be a copy
 	w.use(old)
 	w.journaled(n, event.OldKeyUsed, event.OldKeyUsed, event.OldKeyUsed)
 	for p, told := range map[access.Principal]bool{access.User("bob"): true, identity.Local(): true, access.User("cyd"): false} {
@@ -223,8 +223,8 @@ func TestOldKeyIsAnAlarm(t *testing.T) {
 	}
 }
 
-// A certificate of the gateway's authority for a key that the device never had, as
-// somebody with the issuing key could make, is refused like a replaced one.
+// A certificate of the gateway's authority for a key that the device never had, as a thief of
+// the issuing key could create, is refused like a replaced one.
 func TestForgedCertificate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -239,7 +239,7 @@ func TestForgedCertificate(t *testing.T) {
 	w.journaled(n, event.OldKeyUsed)
 }
 
-// What cannot be written down leaves all as it was, and is tried again.
+// A use that cannot be recorded changes nothing, and is recorded at the next attempt.
 func TestUnwrittenUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -262,7 +262,7 @@ func TestUnwrittenUse(t *testing.T) {
 	}
 }
 
-// Renewals that were cut off leave a bounded number of keys, and never the one in use.
+// Interrupted renewals leave a bounded number of keys, and never remove the one in use.
 func TestKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -327,7 +327,7 @@ func TestRunKeysReportsExpiredKeys(t *testing.T) {
 	})
 }
 
-// digestIn is the key of a certificate, as the journal names it.
+// digestIn returns the digest of a certificate's key, as in the journal.
 func digestIn(chain []*x509.Certificate) string {
 	return canonical.Digest(chain[0].RawSubjectPublicKeyInfo)
 }

@@ -47,7 +47,7 @@ func TestRolesGivenAndTaken(t *testing.T) {
 	if want := []access.Role{access.RoleDeveloper, "security"}; !slices.Equal(m.Roles, want) || !strings.Contains(payload, `"was_roles":["auditor"]`) {
 		t.Errorf("roles %v, journaled %s", m.Roles, payload)
 	}
-	// What is so already is no change.
+	// A change without an effect is not recorded.
 	must.Get(w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{
 		Member: "user:eve", AddRoles: []access.Role{"security"}, RemoveRoles: []access.Role{access.RoleAuditor},
 	}))(t)
@@ -74,7 +74,8 @@ func TestAgentGetsAnotherOwner(t *testing.T) {
 	}
 }
 
-// Who may change whom, and what no change may do. Each is refused without a trace.
+// A member may not make changes beyond their own rights, and no change may break an invariant.
+// Each refusal leaves the state and the journal unchanged.
 func TestChangesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
@@ -193,7 +194,7 @@ func TestRemoved(t *testing.T) {
 	if !r.Member.Removed() || !r.Member.Disabled || len(r.Revoked) != 1 || ended != 1 {
 		t.Errorf("%+v, %d ended", r, ended)
 	}
-	// To remove it again changes nothing, and nothing brings it back.
+	// A second removal changes nothing, and a removed member cannot be restored.
 	must.Get(w.RemoveMember(t.Context(), access.User("alice"), st))(t)
 	_, err = w.RemoveMember(t.Context(), access.User("eve"), st)
 	reasontest.Want(t, "removing again by an auditor", err, reason.PermissionDenied)
@@ -215,7 +216,7 @@ func TestRemoved(t *testing.T) {
 	w.journaled(n + 2)
 }
 
-// The local operator that was removed does not come back with the next start.
+// A removed local operator is not restored by the next start.
 func TestRemovedLocalOperatorStaysOut(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
@@ -263,8 +264,8 @@ func TestLastOwner(t *testing.T) {
 	reasontest.Want(t, "disabling the other, on the host", err, reason.LastOwner)
 }
 
-// Each of the changes names who loses the power to answer approvals, and changes
-// nothing until that is accepted.
+// Each of these changes names the members who can no longer answer approvals, and takes effect
+// only after that loss is accepted.
 func TestChangesNameTheLoss(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -289,13 +290,12 @@ func TestChangesNameTheLoss(t *testing.T) {
 	wantLoss(t, err, "user:local can then answer for their own calls no longer: user:bob has to", "palyra members disable user:bob")
 	_, err = w.UpdateMember(t.Context(), identity.Local(), identity.MemberChange{Member: "eve", AddRoles: []access.Role{access.RoleOperator}})
 	wantLoss(t, err, "user:eve has to", "palyra members roles user:eve --remove operator")
-	// Who loses nothing is not asked.
+	// A change without a loss needs no acceptance.
 	must.Get(w.DisableMember(t.Context(), identity.Local(), identity.Standing{Member: "eve"}))(t)
 	must.Get(w.RemoveMember(t.Context(), identity.Local(), identity.Standing{Member: "eve"}))(t)
 }
 
-// What a member has open ends when something is taken from it, and not when it is
-// given more.
+// A member's open streams end when the member's rights are reduced, not when rights are added.
 func TestChangesEndWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
@@ -317,7 +317,7 @@ func TestChangesEndWhatIsOpen(t *testing.T) {
 			t.Errorf("%+v ended what %v and %v had open, want %v", x.c, ended, cut, x.want)
 		}
 	}
-	// Credentials that are no devices end with the member, too.
+	// Credentials that are not devices also end with the member.
 	cut = nil
 	must.Get(w.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "carol", AcceptLoss: true}))(t)
 	must.Get(w.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "eve"}))(t)
@@ -360,7 +360,7 @@ func TestPolicyChangesBeforeStreamsEnd(t *testing.T) {
 	}
 }
 
-// A change that the store does not take changes nothing.
+// A change that the store refuses has no effect.
 func TestChangesThatFail(t *testing.T) {
 	t.Parallel()
 	w, made := team(t)

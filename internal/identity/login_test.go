@@ -37,13 +37,13 @@ func TestLogIn(t *testing.T) {
 	if caller.Principal != access.User("ann") || caller.DeviceID != in.Device.ID {
 		t.Errorf("the session is %+v", caller)
 	}
-	// The event names who loses what: local decided alone.
+	// The event describes the loss: local could decide alone before.
 	var said struct{ Loss string }
 	if err := json.Unmarshal(w.store.Events()[n+2].Payload, &said); err != nil || !strings.Contains(said.Loss, "user:local can then answer for their own calls no longer") {
 		t.Errorf("the loss is %q, %v", said.Loss, err)
 	}
 
-	// The same person with another name and another role is the same member.
+	// The same person with another name and another role remains the same member.
 	n = len(w.store.Events())
 	again := must.Get(w.logIn("s1", "anna", access.RoleAuditor))(t)
 	w.journaled(n, event.MemberChanged, event.CertificateMade, event.LoggedIn)
@@ -76,7 +76,7 @@ func TestLoginCannotReplaceAMember(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Control: a free name is let in, and the same subject of another issuer is
+	// Control: a login with a free name succeeds, and the same subject of another issuer is
 	// another person.
 	must.Get(w.logIn("s2", "dan", access.RoleOperator))(t)
 	_, err := w.LogIn(t.Context(), identity.Login{Issuer: issuer + "/other", Subject: "s1", Name: "ann", Roles: []access.Role{access.RoleOperator}, Request: csr(t), Life: time.Hour})
@@ -102,7 +102,7 @@ func TestLoginOfInactiveMember(t *testing.T) {
 	}
 }
 
-// A session ends with its certificate, and nothing makes it longer.
+// A session ends with its certificate and cannot be extended.
 func TestSessionIsNotRenewed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -118,13 +118,13 @@ func TestSessionIsNotRenewed(t *testing.T) {
 	if _, err := w.AuthenticateExpired(in.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("for a renewal after its end: %v", err)
 	}
-	// Control: a device of another kind renews.
+	// Control: an ordinary device can renew.
 	added := w.add(access.User("bob"), access.Principal{}, access.RoleDeveloper)
 	w.pass(25 * time.Hour)
 	must.Get(w.AuthenticateExpired(added.Certificate.Chain))(t)
 }
 
-// To log out ends the session and takes nobody's power away.
+// A logout ends the session, and reduces no other member's rights.
 func TestLogOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -197,13 +197,14 @@ func TestLoginMemberHasNoCreator(t *testing.T) {
 	if !independent.Independent(ann, bob) || !independent.Independent(local, ann) {
 		t.Errorf("hands: %v", w.History().Controllers())
 	}
-	// Control: a local change puts the member into hands, and no login takes it out.
+	// Control: a local change gives control of the member to its author, and a login does not end
+	// that control.
 	must.Get(w.UpdateMember(t.Context(), local, identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleDeveloper}, AcceptLoss: true}))(t)
 	must.Get(w.logIn("s2", "bob", access.RoleOperator))(t)
 	if w.History().Controllers().Independence().Independent(local, bob) {
 		t.Error("a login freed a member from the hands that changed it")
 	}
-	// A session is no device that the host added.
+	// A session does not count as a device that the host added.
 	if added := w.Added(ann); len(added) != 0 {
 		t.Errorf("ann is told of %v", added)
 	}
@@ -221,7 +222,7 @@ func TestLoginKeepsTheLastOwner(t *testing.T) {
 	must.Get(w.logIn("s1", "ann", access.RoleOwner))(t)
 }
 
-// What is not recorded is not in force.
+// A login that cannot be recorded does not take effect.
 func TestLoginThatIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -13,8 +13,9 @@ import (
 	"palyra/internal/identity"
 )
 
-// What takes somebody's power to answer approvals away is refused with the loss and
-// the way back until it is accepted; what takes nobody's is not asked about.
+// A change that ends a member's ability to answer approvals is refused until it is accepted;
+// the error names the loss and how to revert it. A change without such a loss needs no
+// acceptance.
 func TestLossIsNamedFirst(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -32,7 +33,7 @@ func TestLossIsNamedFirst(t *testing.T) {
 	wantLoss(t, err, "user:local can then answer for their own calls no longer: user:bob has to", "palyra members disable user:bob")
 	w.journaled(before)
 	bob := must.Get(admit("bob", access.KindUser, access.Principal{}, access.RoleOperator, true))(t)
-	carol := must.Get(admit("carol", access.KindUser, access.Principal{}, access.RoleOperator, false))(t) // two there are already
+	carol := must.Get(admit("carol", access.KindUser, access.Principal{}, access.RoleOperator, false))(t) // two exist already
 
 	revoke := func(d identity.Device, accept bool) error {
 		_, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost", accept)
@@ -92,7 +93,7 @@ func TestLostCredential(t *testing.T) {
 	var ended []string
 	w.OnEnd(func(d identity.Device, _ *reason.Error) { ended = append(ended, d.ID) })
 
-	// Another device keeps the old one, unless it is to go.
+	// An additional device does not revoke the old one, unless requested.
 	n := len(w.store.Events())
 	kept := must.Get(w.AddDevice(t.Context(), identity.Local(), local.ID, identity.Recovery{Member: "bob", Request: csr(t)}))(t)
 	w.journaled(n, event.CertificateMade, event.DeviceAdded)
@@ -116,7 +117,7 @@ func TestLostCredential(t *testing.T) {
 	}
 	agent := must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "helper", Request: csr(t)}))(t)
 
-	// The member and the owners are told, for seven days, and nobody else.
+	// Only the member and the owners are notified, for seven days.
 	told := func(p access.Principal) int { return len(w.Added(p)) }
 	for p, want := range map[access.Principal]int{
 		identity.Local(): 3, access.User("alice"): 3, access.User("bob"): 3, access.Agent("helper"): 1, access.User("carol"): 0, access.User("nobody"): 0,
@@ -130,7 +131,7 @@ func TestLostCredential(t *testing.T) {
 		t.Error("they are told for longer than seven days")
 	}
 
-	// It takes the gateway's own host.
+	// Only the gateway's host may do this.
 	for by, device := range map[access.Principal]string{
 		access.User("alice"): alice.Device.ID, access.User("carol"): carol.Device.ID, access.Agent("helper"): agent.Device.ID, access.User("bob"): only.Device.ID,
 	} {
@@ -147,8 +148,8 @@ func TestLostCredential(t *testing.T) {
 	_ = helper
 }
 
-// TestLossOfADeviceThatComesBack: a new device for a member without one makes that member a second
-// person again. The requester is warned before.
+// TestLossOfADeviceThatComesBack: a new device for a member without one makes that member a
+// second approver again. The requester is warned before.
 func TestLossOfADeviceThatComesBack(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -158,7 +159,7 @@ func TestLossOfADeviceThatComesBack(t *testing.T) {
 	_, err := w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t)})
 	wantLoss(t, err, "user:local can then answer for their own calls no longer: user:bob has to")
 	must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true}))(t)
-	// And where two decide, another device takes nobody's power away.
+	// If there are already two approvers, another device causes no loss.
 	must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t)}))(t)
 }
 

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// pairing is a device for a member, by a code of local that ann allowed.
+// pairing returns a pairing of a device for a member, with a code of local that ann approved.
 func (w *world) pairing(p access.Principal, change ...func(*identity.Pairing)) identity.Pairing {
 	w.t.Helper()
 	made := identity.Pairing{
@@ -30,8 +30,8 @@ func fresh(roles ...access.Role) func(*identity.Pairing) {
 	return func(p *identity.Pairing) { p.New, p.Roles = true, roles }
 }
 
-// TestPair: the device has the id and the name of the pairing, and the journal says
-// who made the code and who allowed it, in the same transaction.
+// TestPair: the device has the id and the name of the pairing. The journal records the creator
+// and the approver of the code in the same transaction.
 func TestPair(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -55,9 +55,9 @@ func TestPair(t *testing.T) {
 	}
 }
 
-// TestPairedDevicesCount: who made the code, and who allowed the device, could be at
-// it. So the member is in the hands of both until somebody else confirms it; a device
-// of one's own, allowed by oneself, changes nothing.
+// TestPairedDevicesCount: the creator of the code, and the approver of the device, could
+// control it. Both therefore control the member until another member confirms it. A member's
+// own device that the member approved changes nothing.
 func TestPairedDevicesCount(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -93,8 +93,8 @@ func TestPairedDevicesCount(t *testing.T) {
 	}
 }
 
-// TestMayPair: what is refused before there is a code is refused again when the device
-// would be made.
+// TestMayPair: a pairing that MayPair refuses is refused again when the device would be
+// created.
 func TestMayPair(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -137,8 +137,8 @@ func TestMayPair(t *testing.T) {
 	}
 }
 
-// TestPairRequiresAnApproval: without the name of one, or without anybody who gave it,
-// there is no device; and an id is for one device.
+// TestPairRequiresAnApproval: without the id of an approval, or without an approver, no device
+// is created. An id is valid for one device.
 func TestPairRequiresAnApproval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -162,8 +162,8 @@ func TestPairRequiresAnApproval(t *testing.T) {
 	}
 }
 
-// TestPairAgain: for an hour, the key of a paired device gets its certificate again,
-// and no other key does.
+// TestPairAgain: for an hour, only the key of a paired device can collect its certificate
+// again.
 func TestPairAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -192,7 +192,7 @@ func TestPairAgain(t *testing.T) {
 	}
 }
 
-// der is a certificate request out of its PEM.
+// der returns the DER form of a PEM certificate request.
 func der(t *testing.T, text []byte) []byte {
 	t.Helper()
 	block, _ := pem.Decode(text)

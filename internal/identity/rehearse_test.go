@@ -70,7 +70,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 			}
 		})
 	}
-	// Control: without a rehearsal it is done.
+	// Control: without a dry run, the change takes effect.
 	before := state()
 	must.Do(t, add("eve", access.RoleAuditor)(t.Context()))
 	if reflect.DeepEqual(before, state()) {

@@ -19,7 +19,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// bundle is a member's credential on disk.
+// bundle creates a member with a credential on disk.
 func (w *world) bundle(name string) (dir string, dev identity.Device) {
 	w.t.Helper()
 	dir = filepath.Join(w.t.TempDir(), name)
@@ -29,7 +29,7 @@ func (w *world) bundle(name string) (dir string, dev identity.Device) {
 	return dir, made.Device
 }
 
-// older gives a bundle the form that releases before gave it.
+// older converts a bundle to the form of older releases.
 func older(t *testing.T, dir string) {
 	t.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(dir, "cert.pem")))(t)
@@ -54,8 +54,7 @@ func (w *world) renewal(dir string) identity.Renewal {
 	}
 }
 
-// works says that the credential on disk acts now and long after, and is the one that
-// renews.
+// works checks that the credential on disk is valid now and long after, and can renew.
 func (w *world) works(what, dir string) {
 	w.t.Helper()
 	for range 2 {
@@ -72,8 +71,8 @@ func (w *world) works(what, dir string) {
 	}
 }
 
-// A renewal that is killed at any step, of a bundle of this release or of one before,
-// leaves a credential that works, and that the next renewal replaces.
+// A renewal that is killed at any step leaves a working credential, which the next renewal
+// replaces. This holds for bundles of this release and of the previous one.
 func TestRenewalKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for _, form := range []string{"this release", "the release before"} {
@@ -96,7 +95,7 @@ func TestRenewalKilledAtEveryStep(t *testing.T) {
 				}
 			})
 			if n == 0 {
-				// The first round only learns the steps.
+				// The first round only collects the steps.
 				all := w.renewal(dir)
 				all.Reached(func(step string) { steps = append(steps, step) })
 				must.Get(identity.RenewBundle(t.Context(), all))(t)
@@ -119,8 +118,8 @@ func TestRenewalKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// A bundle of the release before works, and its next renewal makes it one of this: a
-// key with its certificates in one file, under both names.
+// A bundle of the previous release works, and its next renewal converts it to this release's
+// form: a key with its certificates in one file, under both names.
 func TestOlderBundle(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -139,8 +138,7 @@ func TestOlderBundle(t *testing.T) {
 	w.works("a bundle of the release before", dir)
 }
 
-// While one process renews, another goes on with the old credential or waits, and does
-// not renew a second time.
+// While one process renews, another uses the old credential or waits, and does not renew again.
 func TestTwoRenewals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -179,7 +177,7 @@ func TestTwoRenewals(t *testing.T) {
 	}
 }
 
-// A gateway that answers with a certificate of another key changes nothing.
+// A gateway that answers with a certificate for another key changes nothing.
 func TestRenewalOfAnotherKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -50,7 +50,7 @@ func TestFirstStart(t *testing.T) {
 		t.Errorf("caller %+v", c)
 	}
 
-	// The next start: the same device, a new key and certificate.
+	// The next start has the same device, with a new key and certificate.
 	n := len(w.store.Events())
 	w.pass(time.Hour)
 	w.restart()
@@ -70,7 +70,7 @@ func TestRevokedLocalOperatorStaysOut(t *testing.T) {
 	if _, ok, err := w.Start(t.Context(), w.local()); ok || err != nil {
 		t.Errorf("a revoked local operator came back: %v, %v", ok, err)
 	}
-	// The way back is a command on the host.
+	// A command on the host restores access.
 	b := w.add(access.User("alice"), access.Principal{}, access.RoleOwner)
 	if _, err := w.Authenticate(chainOf(b)); err != nil {
 		t.Error(err)
@@ -146,7 +146,7 @@ func TestNoRoleAboveOwn(t *testing.T) {
 		_, err := w.Revoke(t.Context(), actor, local.ID, "", true)
 		reasontest.Want(t, actor.String()+" revokes the owner", err, reason.PermissionDenied)
 	}
-	// The control: what is theirs to do, they may.
+	// Control: each may do what their role permits.
 	for actor, role := range map[access.Principal]access.Role{admin: access.RoleOperator, identity.Local(): access.RoleOwner} {
 		if _, err := w.AddMember(t.Context(), actor, "made-by-"+actor.Name, access.KindUser, []access.Role{role}, access.Principal{}, csr(t), true); err != nil {
 			t.Errorf("%s makes %s: %v", actor, role, err)
@@ -154,8 +154,8 @@ func TestNoRoleAboveOwn(t *testing.T) {
 	}
 }
 
-// TestAuthenticateRefuses has the controls in itself: each credential works
-// before the one thing that must stop it.
+// TestAuthenticateRefuses includes its controls: each credential is valid before the single
+// change that must invalidate it.
 func TestAuthenticateRefuses(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -183,7 +183,7 @@ func TestAuthenticateRefuses(t *testing.T) {
 		w.start()
 		alice := w.add(access.User("alice"), access.Principal{}, access.RoleDeveloper)
 		bot := w.add(access.Agent("bot"), access.User("alice"), access.RoleAgent)
-		for range 2 { // the second time from the memory of verified certificates
+		for range 2 { // the second time uses the cache of verified certificates
 			if _, err := w.Authenticate(chainOf(bot)); err != nil {
 				t.Errorf("control: %s: %v", name, err)
 			}
@@ -205,7 +205,7 @@ func TestAuthenticateRefuses(t *testing.T) {
 	reasontest.Want(t, "another gateway's certificate", err, reason.Unauthenticated)
 	_, err = w.Authenticate(nil)
 	reasontest.Want(t, "no certificate", err, reason.Unauthenticated)
-	// Signed here, but not known here: an id that was never admitted.
+	// The certificate is signed by this gateway, but its id was never admitted.
 	issued := must.Get(w.authority.IssueDevice(csr(t), "01JNA3Q0G0DEV1CE0000000000"))(t)
 	_, err = w.Authenticate(issued.Chain)
 	reasontest.Want(t, "unknown device", err, reason.Unauthenticated)
@@ -235,7 +235,7 @@ func TestTLS(t *testing.T) {
 	if !slices.Equal(told, []string{d.ID}) {
 		t.Errorf("streams of %v were ended", told)
 	}
-	// The control: without the check it would get in.
+	// Control: without the check, the certificate is accepted.
 	open := must.Get(w.authority.ServerTLS(ca.Loopback(), func([]*x509.Certificate) error { return nil }))(t)
 	if err := dial(t, open, b.ClientTLS()); err != nil {
 		t.Errorf("control: %v", err)
@@ -305,7 +305,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.start()
-	// Another process renews the device behind this service's back.
+	// Another process renews the device without this service.
 	behind := d
 	behind.Version++
 	must.Do(t, w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}))
@@ -313,7 +313,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	if err != nil || got.Version != d.Version+2 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	// And one that was revoked behind its back cannot be renewed.
+	// A device that another process revoked cannot be renewed.
 	w = newWorld(t)
 	d = w.start()
 	behind = d
@@ -444,7 +444,8 @@ func TestBundle(t *testing.T) {
 	}
 }
 
-// keyIn is the private key in a bundle's credential, and certificatesOf what follows it.
+// keyIn returns the private key in a bundle's credential, and certificatesOf the certificates
+// after it.
 func keyIn(text string) string {
 	block, _ := pem.Decode([]byte(text))
 	return string(pem.EncodeToMemory(block))
@@ -486,8 +487,8 @@ func wideModes(t *testing.T, dir string) {
 	reasontest.Want(t, "wide directory", err, reason.ConfigInvalid)
 }
 
-// TestRenewalsAreBounded: a device that renews over and over is refused until the hour is
-// over, and others go on.
+// TestRenewalsAreBounded: a device that renews repeatedly is refused until an hour has passed;
+// others are not affected.
 func TestRenewalsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -23,13 +23,13 @@ import (
 	"palyra/internal/identity/identitytest"
 )
 
-// world is a gateway's identity room with a store in memory and a clock that
-// tests move.
+// world is the identity packages of a gateway, with a store in memory and a clock that tests
+// advance.
 type world struct {
 	t   *testing.T
 	mu  sync.Mutex
 	now time.Time
-	// clock, when not nil, is used in place of now.
+	// clock, if not nil, replaces now.
 	clock     func() time.Time
 	dir       string
 	authority *ca.Authority
@@ -78,7 +78,7 @@ func (w *world) local() identity.LocalConfig {
 	return identity.LocalConfig{Dir: filepath.Join(w.dir, "operator"), Address: "127.0.0.1:7443", ServerName: "localhost"}
 }
 
-// start makes the local operator.
+// start creates the local operator.
 func (w *world) start() identity.Device {
 	w.t.Helper()
 	d, ok, err := w.Start(w.t.Context(), w.local())
@@ -88,7 +88,7 @@ func (w *world) start() identity.Device {
 	return d
 }
 
-// add has the host add a member, and the owner of an agent consent.
+// add makes the host add a member, and the owner of an agent consent.
 func (w *world) add(p access.Principal, owner access.Principal, roles ...access.Role) identity.Admission {
 	w.t.Helper()
 	made := must.Get(w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t), true))(w.t)
@@ -138,7 +138,7 @@ func (w *world) revoke(id string) {
 	must.Get(w.Revoke(w.t.Context(), identity.Local(), id, "lost", true))(w.t)
 }
 
-// disable makes the registry know a member as one that may not act.
+// disable marks a member as disabled in the registry.
 func (w *world) disable(m access.Member) {
 	m.Disabled = true
 	w.registry.Put(m)

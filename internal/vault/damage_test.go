@@ -14,14 +14,13 @@ import (
 	"palyra/internal/vault"
 )
 
-// Whatever is changed in the store, what was changed is not read, is named, and the
-// rest goes on.
+// A damaged record is not readable and is named in the error; all others remain readable.
 func TestDamage(t *testing.T) {
 	t.Parallel()
 	other, third := vault.Ref{Scope: "user:ann", Key: "token"}, vault.Ref{Scope: "global", Key: "third"}
 	for name, c := range map[string]struct {
 		damage func(t *testing.T, w *world)
-		// onlyValue is true where the metadata are whole.
+		// onlyValue is true if the metadata are intact.
 		onlyValue bool
 	}{
 		"a box of another secret": {func(t *testing.T, w *world) {
@@ -108,7 +107,7 @@ func TestDamage(t *testing.T) {
 			if len(list) != 3 || (broken >= 0) == c.onlyValue || broken >= 0 && list[broken].Ref != token {
 				t.Errorf("the list is %+v", list)
 			}
-			// It can be removed, and made anew.
+			// The secret can be removed and created again.
 			must.Do(t, w.Remove(t.Context(), ann, token))
 			w.put(t, token, "third-value")
 			if got := w.reveal(t, token); got != "third-value" {
@@ -118,10 +117,9 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// Whoever can write the store puts a whole state of before back, which is authentic by
-// itself: a value that was replaced, hosts that were taken away, a secret that was
-// removed. Nothing of it is read. The control is a journal that does not say what was
-// put, as those of older releases, and a state that is the newest.
+// An attacker with write access to the store restores an older state, which is authentic: a
+// replaced value, removed hosts, or a removed secret. None of it is readable. Controls: a
+// journal without seals, as in older releases, and the latest state.
 func TestOlderStates(t *testing.T) {
 	t.Parallel()
 	hosts := func(list ...string) vault.Metadata { return vault.Metadata{Hosts: &list} }
@@ -132,7 +130,7 @@ func TestOlderStates(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		since func(t *testing.T, w *world)
-		// unsaid is what is read where the events do not have a seal.
+		// unsaid is the value that is readable if the events have no seals.
 		unsaid string
 	}{
 		"another value since": {func(t *testing.T, w *world) { put(t, w, []byte("second-value"), vault.Metadata{}) }, ""},

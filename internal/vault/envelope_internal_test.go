@@ -9,7 +9,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// A value opens as what it was sealed as, and as nothing else.
+// A value opens only with the reference and version for which it was sealed.
 func TestValueIsBound(t *testing.T) {
 	t.Parallel()
 	key := must.Get(newKey())(t)

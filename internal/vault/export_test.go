@@ -2,8 +2,8 @@ package vault
 
 import "context"
 
-// OnStep has fn asked after each step of a put and of a rekey; its error ends the work
-// there, as a kill would.
+// OnStep calls fn after each step of a put and of a rekey. An error of fn ends the work there,
+// as a kill would.
 func OnStep(w *Wrapper, fn func(step string) error) { w.passed = fn }
 
 // MayRotate reports whether the current key could be replaced now.
@@ -15,7 +15,7 @@ func MayRotate(w *Wrapper) bool {
 	return ok
 }
 
-// Reseal changes the metadata of a record as another release would have written them.
+// Reseal changes the metadata of a record in the form of another release.
 func Reseal(ctx context.Context, s *Service, r *Record, edit func(*Secret)) error {
 	v, _ := r.version(r.Newest)
 	key, err := s.dataKey(ctx, r.Ref, v)

@@ -11,13 +11,13 @@ import (
 	"palyra/internal/vault"
 )
 
-// Secrets of an agent and of a skill.
+// These are secrets of an agent and of a skill.
 var (
 	ofBot = vault.Ref{Scope: "agent:bot", Key: "api"}
 	ofWeb = vault.Ref{Scope: "skill:web", Key: "api"}
 )
 
-// held is a world whose bot keeps its own secrets.
+// held returns a world whose bot stores its own secrets.
 func held(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t)
@@ -25,7 +25,7 @@ func held(t *testing.T) *world {
 	return w
 }
 
-// uses tries everything that gives a value of a secret away, or offers it.
+// uses tries every operation that reveals or offers the value of a secret.
 func (w *world) uses(t *testing.T, b vault.Borrower, ref vault.Ref) (errs []error, offered int) {
 	t.Helper()
 	_, _, revealed := w.Reveal(t.Context(), b.Caller, ref, 0)
@@ -37,7 +37,7 @@ func (w *world) uses(t *testing.T, b vault.Borrower, ref vault.Ref) (errs []erro
 	return []error{revealed, injected, leased}, len(list) + len(injectables)
 }
 
-// endings ends the secrets of the bot as a change of its owner does.
+// endings ends the secrets of the bot, as a change of its owner does.
 func (w *world) endings(t *testing.T) {
 	t.Helper()
 	for _, e := range must.Get(w.Endings(t.Context(), access.User("root"), bot.Principal))(t) {
@@ -46,8 +46,8 @@ func (w *world) endings(t *testing.T) {
 	must.Do(t, w.EndOf(t.Context(), bot.Principal))
 }
 
-// TestNewOwnerOfAnAgent: whoever gets the agent does not get its secrets, and neither does
-// the former owner after another change. A value of the new owner starts anew.
+// TestNewOwnerOfAnAgent: a new owner of an agent does not get the agent's secrets, and neither
+// does the former owner after another change. A value of the new owner starts a new secret.
 func TestNewOwnerOfAnAgent(t *testing.T) {
 	t.Parallel()
 	w := held(t)
@@ -114,7 +114,7 @@ func texts(codes []event.Code) (list []string) {
 	return list
 }
 
-// TestLeaseEndsWithTheOwner: what is lent when the owner changes ends.
+// TestLeaseEndsWithTheOwner: a change of the owner ends existing leases.
 func TestLeaseEndsWithTheOwner(t *testing.T) {
 	t.Parallel()
 	w := held(t)
@@ -127,8 +127,8 @@ func TestLeaseEndsWithTheOwner(t *testing.T) {
 	}
 }
 
-// TestSkillOfAnotherKey: a skill of the same id that another key signed does not get the
-// secrets, and they are the first publisher's again with its key.
+// TestSkillOfAnotherKey: a skill with the same id but another signing key does not get the
+// secrets. They are available again with the first publisher's key.
 func TestSkillOfAnotherKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -149,8 +149,8 @@ func TestSkillOfAnotherKey(t *testing.T) {
 	}
 }
 
-// TestPutForNobody: a secret of an agent or skill that does not exist would be anybody's who
-// takes the name later.
+// TestPutForNobody: a secret for an agent or skill that does not exist is refused, because a
+// later holder of the name would get it.
 func TestPutForNobody(t *testing.T) {
 	t.Parallel()
 	w := held(t)
@@ -168,8 +168,8 @@ func TestPutForNobody(t *testing.T) {
 	}
 }
 
-// TestSecretsOfAnOlderRelease: a secret of an older release belongs to the holder at the upgrade,
-// or to no member if there was none.
+// TestSecretsOfAnOlderRelease: a secret of an older release belongs to the holder at the
+// upgrade, or to nobody if there was none.
 func TestSecretsOfAnOlderRelease(t *testing.T) {
 	t.Parallel()
 	for heldBy, c := range map[string]struct {

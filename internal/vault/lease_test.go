@@ -86,7 +86,7 @@ func TestLeaseOfASecretThatExpires(t *testing.T) {
 	end := vault.Metadata{Expires: p(w.at.Add(time.Minute))}
 	must.Get(w.Put(t.Context(), ann, token, nil, end))(t)
 	must.Get(h.Value(t.Context(), "h"))(t)
-	// What shortens the lease comes after its read, and before it is known.
+	// The lease is shortened after the secret was read, and before the lease is registered.
 	second := vault.Ref{Scope: "global", Key: "second"}
 	w.put(t, second, "the value")
 	w.store.OnUse = func() {
@@ -116,8 +116,8 @@ func TestLeaseRefuses(t *testing.T) {
 	}
 }
 
-// TestGateway: the gateway itself leases what its configuration names, and has no other
-// power over any secret; nobody's right to lease that one comes with it.
+// TestGateway: the gateway itself can lease only the secrets that its configuration names, and
+// has no other access. This gives no member the right to lease them.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/vault/vaulttest"
 )
 
-// counted are keys that count how often something is unwrapped.
+// counted are keys that count unwrap operations.
 type counted struct {
 	*vaulttest.Keys
 
@@ -90,7 +90,7 @@ func TestPlaceholdersFollowChanges(t *testing.T) {
 	wants("no hosts any more", "user:ann/z@1 mine")
 	must.Do(t, w.Remove(t.Context(), ann, own))
 	wants("a removal")
-	// What was damaged by the time that it is read is left out, and comes back.
+	// A secret that is damaged when it is read is omitted, and returns after a repair.
 	put(token, nil, vault.Metadata{Hosts: hosts, Note: p("b")})
 	w.store.Edit(token, func(r *vault.Record) { r.Seal[0] ^= 1 })
 	wants("damage")
@@ -99,7 +99,8 @@ func TestPlaceholdersFollowChanges(t *testing.T) {
 	}
 }
 
-// TestPlaceholdersAreBounded: no more than somebody asks for, and it is said.
+// TestPlaceholdersAreBounded: Placeholders returns at most the requested number, and reports
+// the omission.
 func TestPlaceholdersAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -116,7 +117,7 @@ func TestPlaceholdersAreBounded(t *testing.T) {
 	}
 }
 
-// TestPlaceholdersWhilePutting: what was put before somebody asks is there.
+// TestPlaceholdersWhilePutting: a secret that was stored before a request is in its result.
 func TestPlaceholdersWhilePutting(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

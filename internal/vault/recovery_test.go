@@ -31,7 +31,8 @@ func TestRecovery(t *testing.T) {
 	refused(t, "without the permission", err, reason.PermissionDenied)
 	_, _, err = w.ExportRecovery(ctx, ann, "age1nobody", false)
 	refused(t, "to nobody", err, reason.InvalidInput)
-	// A recovery key in the place of its recipient is not repeated to whoever logs it.
+	// The error for a private key in the place of a recipient does not repeat the key, because
+	// errors are logged.
 	_, _, err = w.ExportRecovery(ctx, ann, id.String(), false)
 	refused(t, "to a key", err, reason.InvalidInput)
 	if strings.Contains(err.Error(), id.String()) {
@@ -60,7 +61,7 @@ func TestRecovery(t *testing.T) {
 	if got := w.codes(1); !slices.Equal(got, []event.Code{event.RecoveryExported, event.RecoveryExported}) {
 		t.Errorf("events %v", got)
 	}
-	// Another key may be exported again.
+	// After a rekey, the new key may be exported.
 	must.Get(w.Rekey(ctx, ann))(t)
 	if st := must.Get(w.Status(ctx, ann))(t); !st.ExportedAt.IsZero() || len(st.Old) > 0 || st.Keys.ID == ids[0] {
 		t.Errorf("status %+v", st)

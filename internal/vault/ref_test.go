@@ -8,7 +8,7 @@ import (
 	"palyra/internal/vault"
 )
 
-// TestParseRef: a reference in another form is refused with the form that it takes.
+// TestParseRef: an invalid reference is refused with the correct form.
 func TestParseRef(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/vault/vaulttest"
 )
 
-// many puts n secrets of two versions.
+// many stores n secrets with two versions each.
 func (w *world) many(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
@@ -28,7 +28,7 @@ func (w *world) many(t *testing.T, n int) {
 	}
 }
 
-// whole wants every value of many to be there, under one key.
+// whole checks that every value of many is readable, under one key.
 func (w *world) whole(t *testing.T, n int) {
 	t.Helper()
 	for i := range n {
@@ -69,7 +69,7 @@ func TestRekey(t *testing.T) {
 	}
 }
 
-// A stop after any step loses nothing, and the next start ends it.
+// A stop after any step loses nothing, and the next start completes the rekey.
 func TestRekeyStopped(t *testing.T) {
 	t.Parallel()
 	killed := errors.New("killed")
@@ -94,7 +94,7 @@ func TestRekeyStopped(t *testing.T) {
 		if !errors.Is(err, killed) {
 			t.Fatalf("stop at %s: %v", reached, err)
 		}
-		// Another start: everything is read before it resumes, and afterwards.
+		// After a restart, everything is readable before the rekey resumes, and afterwards.
 		vault.OnStep(w.wrapper, func(string) error { return nil })
 		if got := w.reveal(t, vault.Ref{Scope: "global", Key: "k0007"}); got != "new-k0007" {
 			t.Errorf("after a stop at %s: %q", reached, got)
@@ -126,7 +126,7 @@ func TestPutStopped(t *testing.T) {
 	}
 }
 
-// What is wrapped is kept before the key can go that it was wrapped under.
+// A put stores its wrapped key before the wrapping key can be dropped.
 func TestRekeyWaitsForPuts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -145,8 +145,8 @@ func TestRekeyWaitsForPuts(t *testing.T) {
 	}
 }
 
-// TestRekeyWithDamagedSecrets: an unreadable secret does not keep others from the new key, and
-// keeps the old key.
+// TestRekeyWithDamagedSecrets: an unreadable secret does not block the rekey of the others, and
+// the old key is kept.
 func TestRekeyWithDamagedSecrets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -222,7 +222,7 @@ func TestRekeyDuringOtherOperations(t *testing.T) {
 	}
 }
 
-// meanwhile is a store in which something happens after a record was read.
+// meanwhile is a store that runs a function after a record was read.
 type meanwhile struct {
 	*vaulttest.Store
 

@@ -61,7 +61,7 @@ func TestMetadata(t *testing.T) {
 		!m.UpdatedAt.Equal(w.at) || !m.CreatedAt.Equal(w.at.Add(-time.Hour)) {
 		t.Errorf("metadata %+v", m)
 	}
-	// A new value keeps what was said of the old one.
+	// A new value keeps the metadata of the old one.
 	if m := w.put(t, token, "second-value"); m.Note != "deploys" || len(m.Hosts) != 1 || m.Version != 2 {
 		t.Errorf("after another value: %+v", m)
 	}
@@ -115,13 +115,13 @@ func TestPutRefuses(t *testing.T) {
 			if len(w.store.Events()) > 0 || err != nil && c.value != "" && len(c.value) > 4 && strings.Contains(err.Error(), c.value) {
 				t.Errorf("%d events; %v", len(w.store.Events()), err)
 			}
-			// The same without what is wrong with it is kept.
+			// The same secret without the invalid part is accepted.
 			must.Get(w.Put(t.Context(), ann, vault.Ref{Scope: "global", Key: "x"}, []byte("long-enough"), vault.Metadata{Hosts: hosts}))(t)
 		})
 	}
 }
 
-// Hosts that are added later make the same demands on the value as at its put.
+// Hosts that are added later require the same form of the value as at its put.
 func TestHostsAddedLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -140,7 +140,7 @@ func TestCallerIsRequired(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.put(t, token, "the value")
-	// Not even a policy for nobody lets nobody in.
+	// A policy for the empty principal does not permit a caller without a principal.
 	w.judge[access.Principal{}] = w.judge[ann.Principal]
 	ctx := t.Context()
 	for who, want := range map[*access.Caller]reason.Code{{}: reason.PermissionDenied, &bob: reason.PermissionDenied, {Principal: access.User("eve")}: reason.PermissionDenied} {
@@ -162,7 +162,7 @@ func TestCallerIsRequired(t *testing.T) {
 				}
 				return err
 			},
-			// Whether there is such a secret is not told.
+			// The error does not disclose whether the secret exists.
 			"reveal nothing": func() error { _, _, err := w.Reveal(ctx, *who, vault.Ref{Scope: "global", Key: "no"}, 0); return err },
 		} {
 			refused(t, who.Principal.String()+" "+what, do(), want)
@@ -212,7 +212,7 @@ func TestJournalIsRequired(t *testing.T) {
 	if _, err := w.Put(ctx, ann, token, []byte("another"), vault.Metadata{}); !errors.Is(err, full) {
 		t.Errorf("put: %v", err)
 	}
-	// A lease ends all the same.
+	// A lease ends even if its end cannot be journaled.
 	if err := h.End(ctx); !errors.Is(err, full) {
 		t.Errorf("end: %v", err)
 	}
@@ -330,7 +330,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// Several at once each get a version of their own, and every read is one of the values.
+// Concurrent puts each get their own version, and every read returns one of the values.
 func TestConcurrentPuts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/vault/vaulttest"
 )
 
-// world is a vault in memory, at a time that tests move.
+// world is a vault in memory, with a time that tests advance.
 type world struct {
 	*vault.Service
 
@@ -20,10 +20,10 @@ type world struct {
 	keys    *vaulttest.Keys
 	wrapper *vault.Wrapper
 	judge   vaulttest.Judge
-	// holders are whom scopes belong to.
+	// holders maps scopes to their holders.
 	holders map[string]string
 	at      time.Time
-	// before is a record as it was.
+	// before is an earlier copy of a record.
 	before vault.Record
 }
 
@@ -33,7 +33,7 @@ var (
 	bot = access.Caller{Principal: access.Agent("bot"), OnBehalfOf: access.User("ann")}
 
 	token = vault.Ref{Scope: "global", Key: "token"}
-	// modelKey is the gateway's own.
+	// modelKey is the gateway's own secret.
 	modelKey = vault.Ref{Scope: "global", Key: "anthropic"}
 )
 
@@ -62,7 +62,7 @@ func (w *world) put(t *testing.T, ref vault.Ref, value string) vault.Secret {
 	return must.Get(w.Put(t.Context(), ann, ref, []byte(value), vault.Metadata{}))(t)
 }
 
-// placeholders are all that a caller's calls may use.
+// placeholders returns all placeholders that a caller's calls may use.
 func (w *world) placeholders(t *testing.T, c access.Caller) []vault.Placeholder {
 	t.Helper()
 	list, more, err := w.Placeholders(t.Context(), vault.Borrower{Caller: c}, 100, func(vault.Placeholder) bool { return true })
@@ -72,7 +72,7 @@ func (w *world) placeholders(t *testing.T, c access.Caller) []vault.Placeholder 
 	return list
 }
 
-// reveal is the newest value.
+// reveal returns the newest value.
 func (w *world) reveal(t *testing.T, ref vault.Ref) string {
 	t.Helper()
 	value, _, err := w.Reveal(t.Context(), ann, ref, 0)
@@ -80,7 +80,7 @@ func (w *world) reveal(t *testing.T, ref vault.Ref) string {
 	return string(value)
 }
 
-// refused wants an error with a code.
+// refused fails the test unless an error has the reason.
 func refused(t *testing.T, what string, err error, want reason.Code) {
 	t.Helper()
 	if reason.Of(err) != want {
@@ -88,7 +88,7 @@ func refused(t *testing.T, what string, err error, want reason.Code) {
 	}
 }
 
-// codes are those of the events since a number of them.
+// codes returns the codes of the events after the first ones.
 func (w *world) codes(since int) (codes []event.Code) {
 	for _, e := range w.store.Events()[since:] {
 		codes = append(codes, e.Code)

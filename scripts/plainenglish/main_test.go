@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// TestReport: each kind of text is read, and a rate above the bound is reported, for its kind
-// alone. Tests, generated files and data are left out.
+// TestReport: each kind of text is read, and a rate above the bound is reported for that kind
+// only. Tests, generated files and data are ignored.
 func TestReport(t *testing.T) {
 	t.Parallel()
-	odd := strings.Repeat("nobody is told what it is, beside ", 10) // above every rate that is allowed
+	odd := strings.Repeat("nobody is told what it is, beside ", 10) // above every permitted rate
 	plain := strings.Repeat("the gateway stores the request ", 450) // more than 2,000 words
 	files := map[string]string{
 		"a/a.go":                  "package a\n\n// " + plain + odd + "\nvar s = \"" + plain + odd + "\"\n",

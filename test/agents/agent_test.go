@@ -7,16 +7,16 @@ import "palyra/test/process"
 // agent is one of the agents under test.
 type agent struct {
 	name string
-	// shell is the call of the model that runs a line, as the agent offers it.
+	// shell returns the model's call that runs a shell line, in the form that the agent offers.
 	shell func(line string) call
 	// ownTool is the name that the agent gives a tool of Palyra's own MCP server.
 	ownTool func(name string) string
 	// servers is the file, below the home, that names MCP servers.
 	servers string
-	// line is its command line; bypass switches all of its own questions off.
+	// line is the agent's command line; bypass turns off the agent's own permission prompts.
 	line func(prompt string, bypass bool) []string
 	env  func(modelURL string) []string
-	// known are tools that it offers and that its hook never sees, each with the reason.
+	// known maps the tools that the agent offers but never sends to its hook to the reason.
 	known map[string]string
 }
 
@@ -62,7 +62,7 @@ var codex = &agent{
 
 var all = []*agent{claude, codex}
 
-// start begins a run of the agent in a person's workspace.
+// start starts the agent in a person's workspace.
 func (a *agent) start(p *person, bypass bool) *process.Child {
 	p.t.Helper()
 	line := a.line("go", bypass)
@@ -71,7 +71,7 @@ func (a *agent) start(p *person, bypass bool) *process.Child {
 	return process.Begin(p.t, cmd)
 }
 
-// run lets the model want the calls, and waits for the end of the agent.
+// run has the model request the calls of the plan and waits until the agent exits.
 func (a *agent) run(p *person, bypass bool, plan ...call) process.Result {
 	p.t.Helper()
 	p.model.wants(plan...)

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestInjectedResult: the result of a tool instructs the model to do something that policy forbids,
-// and the model obeys.
+// TestInjectedResult: a tool result instructs the model to do something that policy forbids,
+// and the model obeys. The forbidden tool MUST NOT run.
 func TestInjectedResult(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -28,9 +28,9 @@ func TestInjectedResult(t *testing.T) {
 	}
 }
 
-// TestAgentApprovesItself has the agent answer its own ask. A tool call that does so
-// must not run; a program that runs as the same user already can, unless a person has to
-// be there.
+// TestAgentApprovesItself has the agent answer its own approval request. A tool call that does
+// so must not run. A program of the same user can approve, unless the approval requires a
+// person's presence.
 func TestAgentApprovesItself(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -45,12 +45,14 @@ func TestAgentApprovesItself(t *testing.T) {
 			must.Do(t, removeAll(p.workspace, "self"))
 			p.model.wants(a.shell(way.line))
 			c := a.start(p, true)
-			// Nobody answers: it is either refused at once, or waits until that expires.
+			// The approval has no answer: the call is refused at once or waits until the approval
+			// expires.
 			r := c.Wait(t)
 			_, err := os.Stat(filepath.Join(p.workspace, "self"))
 			table.want(t, "the agent approves itself "+way.name, a, happened(err == nil), blocked, r.Out+r.Err+p.model.results())
 		}
-		// The gap: what runs as the person already, such as what an approved call left behind.
+		// Known gap: any program that already runs as the person can approve, for example one that an
+		// approved call left behind.
 		line, made := p.mark("self")
 		must.Do(t, removeAll(p.workspace, "self"))
 		p.model.wants(a.shell(line))
@@ -61,7 +63,7 @@ func TestAgentApprovesItself(t *testing.T) {
 		}
 		r := c.Wait(t)
 		table.want(t, "a program of the same user approves, no presence", a, happened(made()), ran, r.Out+r.Err+p.model.results())
-		// It is on record who answered, and from where.
+		// The journal records who approved, and from which client.
 		if r := p.palyra("approvals", "show", q.ID, "-o", "json"); !strings.Contains(r.Out, "user:local") {
 			t.Errorf("it is not on record who approved: %s%s", r.Out, r.Err)
 		}

@@ -4,8 +4,8 @@ package agents
 
 import "testing"
 
-// TestControl runs the lines of all other tests without Palyra: what they call blocked
-// does run then.
+// TestControl runs the lines of all other tests without Palyra. The lines that the other tests
+// expect to be blocked run here.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestDecisions has both agents run a line that policy lets run, one that it forbids, and
-// ones that a person answers, and looks whether they ran.
+// TestDecisions has both agents run lines that policy allows, forbids or sends to a person for
+// approval, and checks which of them ran.
 func TestDecisions(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -29,7 +29,7 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// decided is the rows of one agent in one mode.
+// decided checks the decisions for one agent in one mode.
 func (p *person) decided(a *agent, bypass bool, mode string) {
 	t := p.t
 	suffix := strings.ReplaceAll(a.name, "-", "")

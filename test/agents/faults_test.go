@@ -19,25 +19,25 @@ const stops = `input=$(cat)
 case $input in *'"PreToolUse"'*) kill -STOP $$ ;; esac
 printf %s "$input" | "$0.real" "$@"`
 
-// hookFaults are what can become of the program that an agent starts as its hook. Each is
-// a script in its place, which gets the question on its standard input.
+// hookFaults are the failures of the hook program that an agent starts. Each is a script that
+// replaces the hook and receives the hook's request on standard input.
 var hookFaults = []struct {
 	name, script string
-	// ran are the agents that run the tool all the same: gaps, which docs/hooks.md names.
+	// ran lists the agents that run the tool anyway. docs/hooks.md documents these gaps.
 	ran []*agent
 }{
 	{name: "the hook is killed", script: "kill -9 $$"},
 	{name: "the hook fails (exit 1)", script: "exit 1"},
 	{name: "the hook fails and prints garbage", script: "echo garbage; exit 1"},
 	{name: "the hook is gone", script: ""},
-	// It is not palyra-hook any more: whoever can put it there runs as the person.
+	// The program is no longer palyra-hook. Replacing it requires the person's own access rights.
 	{name: "another program is the hook: garbage, exit 0", script: "echo garbage; exit 0", ran: []*agent{claude, codex}},
 	{name: "another program is the hook: allows all", script: "exit 0", ran: []*agent{claude, codex}},
-	// The agent gives up on it after its time limit; that the tool ran is reported.
+	// The agent stops waiting after its time limit. The journal records that the tool ran.
 	{name: "the hook is stopped (SIGSTOP)", script: stops, ran: []*agent{codex}},
 }
 
-// TestHookFaults breaks the hook's program.
+// TestHookFaults replaces the hook's program and checks whether a tool runs.
 func TestHookFaults(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -58,7 +58,7 @@ func TestHookFaults(t *testing.T) {
 			}
 			p.tries(a, fault.name, want)
 		}
-		// What an agent may run through is seen by whoever looks.
+		// An operator can detect a call that the agent ran without a decision.
 		switch {
 		case fault.script == stops:
 			if r := p.palyra("journal", "list", "-o", "json", "--limit", "0"); !strings.Contains(r.Out, "PAL-H101") {
@@ -70,11 +70,12 @@ func TestHookFaults(t *testing.T) {
 			}
 		}
 	}
-	// Stopped processes wait for nobody.
+	// Stopped processes would never exit by themselves.
 	endStopped(t, p.bin)
 }
 
-// tries has an agent that asks nothing itself run a line which policy allows.
+// tries has an agent without permission prompts run a line that policy allows, and checks the
+// outcome.
 func (p *person) tries(a *agent, fault string, want outcome) {
 	p.t.Helper()
 	line, made := p.mark("free")
@@ -83,7 +84,7 @@ func (p *person) tries(a *agent, fault string, want outcome) {
 	table.want(p.t, fault, a, happened(made()), want, r.Out+r.Err+p.model.results())
 }
 
-// endStopped kills the scripts below a directory that stopped themselves.
+// endStopped kills the hook scripts below a directory that stopped themselves.
 func endStopped(t *testing.T, dir string) {
 	t.Helper()
 	list := must.Get(os.ReadDir("/proc"))(t)
@@ -100,7 +101,7 @@ func endStopped(t *testing.T, dir string) {
 	}
 }
 
-// TestGatewayFaults has palyrad there, but not as it should be.
+// TestGatewayFaults runs agents while palyrad is up but does not work normally.
 func TestGatewayFaults(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -138,14 +139,14 @@ func TestGatewayFaults(t *testing.T) {
 	}
 }
 
-// TestSquattedPort: another program listens on the port of Claude Code's HTTP hook, which the user
-// selected although no service manager holds it.
+// TestSquattedPort: another program listens on the port of Claude Code's HTTP hook. The user
+// selected that transport although no service manager holds the port.
 func TestSquattedPort(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	if r := p.palyra("hook", "install", "claude-code", "--transport", "http"); r.Code != 0 {
-		// Refused: then there is no port that could be squatted.
+		// The installation was refused, so no other program can use the port.
 		table.want(t, "http hook without a held port", claude, blocked, blocked, r.Err)
 		t.Logf("the http hook is not installed: %s", r.Err)
 		return
@@ -176,7 +177,7 @@ func TestSquattedPort(t *testing.T) {
 	}
 }
 
-// agentsAddress is where palyrad listens for agents.
+// agentsAddress returns the address on which palyrad listens for agents.
 func (p *person) agentsAddress() string {
 	p.t.Helper()
 	text := string(must.Get(os.ReadFile(filepath.Join(p.home, ".config/palyra/palyra.toml")))(p.t))

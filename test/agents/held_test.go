@@ -40,7 +40,7 @@ func TestHeldPort(t *testing.T) {
 	p.tries(claude, "http hook on a held port, palyrad runs again", ran)
 }
 
-// manages has the service manager do something.
+// manages runs a command of the service manager.
 func (p *person) manages(args ...string) {
 	p.t.Helper()
 	p.program("systemctl", append([]string{"--user"}, args...)...).Want(p.t, 0)

@@ -16,9 +16,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestDownRestoresTheHome compares every file of the home before `palyra up` with
-// what is there after `palyra down`. What the gateway keeps (its state, with the journal)
-// is all that may be new.
+// TestDownRestoresTheHome compares every file of the home before `palyra up` with the files
+// after `palyra down`. Only the gateway's state, which includes the journal, may be new.
 func TestDownRestoresTheHome(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -54,7 +53,7 @@ func TestDownRestoresTheHome(t *testing.T) {
 	}
 }
 
-// listing is each name below a directory with its kind, mode and digest.
+// listing maps each name below a directory to its kind, mode and digest.
 func listing(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	list := make(map[string]string)

@@ -13,15 +13,15 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestJoined has both agents call a tool of Palyra's own MCP server. The call comes by the
-// hook and to the server: a person is asked once, and no alarm says that it never came.
+// TestJoined has both agents call a tool of Palyra's own MCP server. The call reaches both the
+// hook and the server. The person is asked once, and no alarm reports a missing call.
 func TestJoined(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	for _, a := range all {
 		t.Run(a.name, func(t *testing.T) {
-			p, served := p.in(t), p.in(t) // the token is in the environment of the agent alone
+			p, served := p.in(t), p.in(t) // only the agent's environment has the token
 			served.serves(a)
 			asked := p.count(event.Asked)
 			p.model.wants(call{a.ownTool("fs_write"), map[string]any{"path": "joined" + a.name, "content": "by one yes", "workspace": "project"}})
@@ -57,7 +57,7 @@ func (p *person) serves(a *agent) {
 	p.write(a.servers, config.Out)
 }
 
-// count is how many events of a code are in the journal.
+// count returns the number of events of a code in the journal.
 func (p *person) count(code event.Code) int {
 	p.t.Helper()
 	r := p.palyra("journal", "list", "--code", string(code), "-o", "ndjson")

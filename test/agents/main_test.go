@@ -13,7 +13,7 @@ import (
 	"palyra/test/systemd"
 )
 
-// installedIn is the variable that `make agents` sets: the directory with the agents of
+// installedIn names the variable that `make agents` sets to the directory with the agents of
 // package.json.
 const installedIn = "TEST_PALYRA_AGENTS"
 
@@ -21,14 +21,14 @@ const installedIn = "TEST_PALYRA_AGENTS"
 var (
 	// programs has palyrad, palyra and palyra-hook.
 	programs string
-	// agents are those with claude, codex and node. npm runs no scripts of packages, which
-	// would put Claude Code's program beside the others.
+	// agents are the directories with claude, codex and node. npm runs no package scripts here;
+	// such a script would put Claude Code's program next to the others.
 	agents []string
 )
 
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "systemctl" {
-		systemd.Main() // a person's palyra started it
+		systemd.Main() // palyra started this process as a person's systemctl
 		return
 	}
 	dir := os.Getenv(installedIn)
@@ -68,7 +68,7 @@ func prepareAndRun(m *testing.M, dir string) (code int, err error) {
 	return code, nil
 }
 
-// program is the path of an agent's program.
+// program returns the path of an agent's program.
 func program(name string) string {
 	for _, dir := range agents {
 		path := filepath.Join(dir, name)

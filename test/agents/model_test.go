@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// call is a tool that the model wants to use.
+// call is a tool call that the model requests.
 type call struct {
 	// tool is its name; "NAMESPACE/NAME" where the agent offers it in a namespace.
 	tool  string
@@ -29,9 +29,9 @@ type model struct {
 
 	mu   sync.Mutex
 	plan []call
-	// said are the results of tools that the agents sent back last.
+	// said holds the tool results that the agent returned last.
 	said []string
-	// tools are the names of those that the agents offered.
+	// tools holds the names of the tools that the agents offered.
 	tools map[string]bool
 }
 
@@ -46,21 +46,21 @@ func newModel(t *testing.T) *model {
 	return m
 }
 
-// wants sets the plan of the run that comes next.
+// wants sets the plan of the next run.
 func (m *model) wants(plan ...call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.plan, m.said = plan, nil
 }
 
-// results is what the tools of the last run said to the model.
+// results returns the tool results that the model received in the last run.
 func (m *model) results() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return strings.Join(m.said, "\n")
 }
 
-// offered are the names of the tools in all requests so far.
+// offered returns the names of the tools in all requests so far.
 func (m *model) offered() map[string]bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -71,7 +71,7 @@ func (m *model) offered() map[string]bool {
 	return names
 }
 
-// next is the call that follows after those that are in the conversation already.
+// next returns the first planned call that is not yet in the conversation.
 func (m *model) next(made int, said, tools []string) (call, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -88,7 +88,7 @@ func (m *model) next(made int, said, tools []string) (call, bool) {
 	return m.plan[made], true
 }
 
-// definition is a tool in a request of either protocol.
+// definition is a tool definition in a request of either protocol.
 type definition struct {
 	Type, Name string
 	Tools      []definition
@@ -191,11 +191,11 @@ func (m *model) responses(w http.ResponseWriter, r *http.Request) {
 	}})
 }
 
-// deferring is how Claude Code tells its model of tools that it offers on demand: a line
-// for each.
+// deferring matches the message in which Claude Code lists the tools that it offers on demand,
+// one a line.
 var deferring = regexp.MustCompile(`deferred tools are now available via ToolSearch[^\n]*:\n((?:\w+\n)+)`)
 
-// deferred are the names of such tools in a message.
+// deferred returns the names of such tools in a message.
 func deferred(text string) []string {
 	m := deferring.FindStringSubmatch(text)
 	if m == nil {

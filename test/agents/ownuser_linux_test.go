@@ -12,11 +12,11 @@ import (
 	"palyra/test/process"
 )
 
-// gatewayUser and agentUser are two users that nobody on this host is.
+// gatewayUser and agentUser are uids that no account of this host has.
 const gatewayUser, agentUser = 64101, 64102
 
-// ownUser is the configuration of a palyrad under a uid of its own, and, up to its workspaces,
-// of the person whose agents ask it.
+// ownUser is the configuration of a palyrad that has its own uid. The part before the
+// workspaces is also the configuration of the person whose agents call it.
 const ownUser = `
 [listen]
 hooks = "%s"
@@ -30,8 +30,8 @@ name = "project"
 path = "%s"
 `
 
-// apartUsers is a palyrad of one user and a person who is another, with agents that ask it. The
-// person has a credential with which nothing can be answered.
+// apartUsers starts a palyrad under one uid for a person with another uid, whose agents call
+// it. The person's credential cannot answer approvals.
 func apartUsers(t *testing.T) (gateway, p *person, palyrad *process.Child) {
 	if os.Geteuid() != 0 {
 		t.Skip("it takes two users, and root to be both")
@@ -45,7 +45,7 @@ func apartUsers(t *testing.T) (gateway, p *person, palyrad *process.Child) {
 	must.Do(t, os.Mkdir(run, 0o755))
 	must.Do(t, os.Chown(run, gatewayUser, gatewayUser))
 	text := fmt.Sprintf(ownUser, filepath.Join(run, "hooks.sock"), agentUser, p.workspace)
-	gateway.write(".config/palyra/palyra.toml", text) // instead of what newPersonIn wrote
+	gateway.write(".config/palyra/palyra.toml", text) // replaces the file that newPersonIn wrote
 	before, _, _ := strings.Cut(text, "[[workspaces]]")
 	p.write(".config/palyra/palyra.toml", before)
 	gateway.own()
@@ -74,7 +74,8 @@ func apartUsers(t *testing.T) (gateway, p *person, palyrad *process.Child) {
 	return gateway, p, palyrad
 }
 
-// own gives the person what the test made for them, but for the programs.
+// own makes the person the owner of the files that the test created for them, except the
+// programs.
 func (p *person) own() {
 	p.t.Helper()
 	must.Do(p.t, filepath.WalkDir(p.home, func(path string, _ fs.DirEntry, err error) error {
@@ -88,8 +89,8 @@ func (p *person) own() {
 	}
 }
 
-// TestOwnUser has palyrad run under a uid of its own: what runs as the agent's user has
-// nothing by which it could answer, and nothing of palyrad that it could change.
+// TestOwnUser runs palyrad under its own uid. Programs of the agent's user have no credential
+// that could answer an approval, and cannot change anything of palyrad's.
 func TestOwnUser(t *testing.T) {
 	t.Parallel()
 	gateway, p, palyrad := apartUsers(t)
@@ -104,7 +105,8 @@ func TestOwnUser(t *testing.T) {
 		r = a.run(p, true, a.shell(line))
 		table.want(t, posture+"policy forbids", a, happened(made()), blocked, r.Out+r.Err+p.model.results())
 
-		// A program of the agent's user tries all that answers where palyrad is the same user.
+		// A program of the agent's user tries every way that succeeds when palyrad runs as the same
+		// user.
 		line, made = p.mark("self" + a.name)
 		p.model.wants(a.shell(line))
 		c := a.start(p, true)
@@ -113,7 +115,7 @@ func TestOwnUser(t *testing.T) {
 		r = c.Wait(t)
 		table.want(t, posture+"a program of the agent's user approves", a, happened(made()), blocked, r.Out+r.Err+p.model.results())
 
-		// The control: the same, as palyrad's user.
+		// Control: the same attack as palyrad's user.
 		line, made = p.mark("other" + a.name)
 		p.model.wants(a.shell(line))
 		c = a.start(p, true)
@@ -125,13 +127,13 @@ func TestOwnUser(t *testing.T) {
 	palyrad.End(t)
 	for _, a := range all {
 		must.Do(t, removeAll(p.workspace, "free"))
-		p.fails("echo > " + p.hooks()) // nobody else gets the socket meanwhile
+		p.fails("echo > " + p.hooks()) // the person cannot take over the socket's path
 		p.tries(a, posture+"it does not run", blocked)
 	}
 }
 
-// answersFor tries to answer an ask, and to get palyrad and the hook out of the way, as a program
-// of the person. All of it has to fail.
+// answersFor acts as a program of the person: it tries to answer an approval, and to disable
+// palyrad and the hook. Every attempt must fail.
 func (p *person) answersFor(state string, palyrad int, a *agent, q ask) {
 	p.t.Helper()
 	answer := []string{"approve", q.ID, "--digest", q.Digest}
@@ -139,7 +141,7 @@ func (p *person) answersFor(state string, palyrad int, a *agent, q ask) {
 	if r := p.palyra(append([]string{"--socket"}, answer...)...); r.Code == 0 {
 		p.t.Errorf("the person's socket answers: %s", r.Out)
 	}
-	// The token of the hook, in place of the certificate.
+	// The attempt uses the hook's token instead of the certificate.
 	bundle := filepath.Join(p.home, "token-of-"+a.name)
 	must.Do(p.t, os.CopyFS(bundle, os.DirFS(filepath.Join(p.home, "ann"))))
 	must.Do(p.t, os.Chmod(bundle, 0o700))
@@ -169,12 +171,12 @@ func (p *person) answersFor(state string, palyrad int, a *agent, q ask) {
 	}
 }
 
-// hooks is the socket at which palyrad answers the person's agents.
+// hooks returns the path of the socket on which palyrad serves the person's agents.
 func (p *person) hooks() string {
 	return filepath.Join(filepath.Dir(filepath.Dir(p.home)), "run", "hooks.sock")
 }
 
-// fails runs a line as a program of the person, and wants it to fail.
+// fails runs a line as a program of the person and fails the test if the line succeeds.
 func (p *person) fails(line string) {
 	p.t.Helper()
 	if r := process.Finish(p.t, p.command("/bin/sh", "-c", line)); r.Code == 0 {

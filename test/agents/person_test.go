@@ -20,22 +20,22 @@ import (
 	"palyra/test/process"
 )
 
-// person is somebody with a home of their own, the agents, and a palyrad that
-// `palyra up` started.
+// person is a user with their own home directory, the agents, and a palyrad that `palyra up`
+// started.
 type person struct {
 	t     *testing.T
 	model *model
-	// home, workspace and bin are theirs; bin has copies of the programs, so that a test
-	// can spoil one.
+	// home, workspace and bin are the person's directories; bin has copies of the programs, so
+	// that a test can replace one.
 	home, workspace, bin string
-	// more is what is in their environment besides.
+	// more holds further variables of the person's environment.
 	more []string
-	// uid is whose their processes are; 0 is the test's own.
+	// uid is the user id of the person's processes; 0 means the test's own.
 	uid int
 }
 
-// policies decide what the tests call: a line that begins with "echo free" runs, one with
-// "echo forbidden" does not, and everything else asks.
+// policies decide the calls of the tests: a line that starts with "echo free" runs, a line that
+// starts with "echo forbidden" is denied, and every other call requires approval.
 const policies = `
 @id("test.free")
 @reason("a test")
@@ -50,7 +50,7 @@ forbid(principal, action in [Action::"tool.execute/claude-code/Bash", Action::"t
 when { context.args.command like "echo forbidden*" };
 `
 
-// somebodyThere has the yes to lines that begin with "echo present" take a person.
+// somebodyThere requires presence for the approval of lines that start with "echo present".
 const somebodyThere = `
 @id("test.present")
 @reason("a test wants somebody there")
@@ -59,10 +59,10 @@ when { context.args.command like "echo present*" }
 unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: true, present: true }) };
 `
 
-// configuration has calls wait as short as they can.
+// configuration sets the shortest wait for approvals.
 const configuration = "[approvals]\ndefault_timeout = \"30s\"\n"
 
-// codexModel leads Codex to the model that the test plays.
+// codexModel configures Codex to use the test's model.
 const codexModel = `# Kept by palyra up, as every line here.
 model = "gpt-5"
 model_provider = "played"
@@ -82,12 +82,12 @@ func newPerson(t *testing.T) *person {
 	return p
 }
 
-// newPersonIn is newPerson with everything below dir, and without a palyrad that up starts.
+// newPersonIn is newPerson with all directories below dir, and without running `palyra up`.
 func newPersonIn(t *testing.T, dir string) *person {
 	p := &person{t: t, model: newModel(t), home: filepath.Join(dir, "home"), bin: filepath.Join(dir, "bin")}
 	p.workspace = filepath.Join(p.home, "project")
-	// Codex makes no helpers of its own below the directory for temporary files, so that
-	// this is another one.
+	// Codex creates no helpers below the directory for temporary files, so the home has a separate
+	// one.
 	for _, d := range []string{p.workspace, p.bin, filepath.Join(p.home, "tmp")} {
 		must.Do(t, os.MkdirAll(d, 0o700))
 	}
@@ -128,19 +128,19 @@ func (p *person) env() []string {
 	return append([]string{"HOME=" + p.home, "PATH=" + p.bin + ":" + strings.Join(agents, ":") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LANG=C.UTF-8", "TERM=dumb", "TMPDIR=" + filepath.Join(p.home, "tmp")}, p.more...)
 }
 
-// palyra runs a command of palyra to its end.
+// palyra runs a palyra command and waits until it exits.
 func (p *person) palyra(args ...string) process.Result {
 	p.t.Helper()
 	return p.program("palyra", args...)
 }
 
-// program runs a program of theirs to its end.
+// program runs one of the person's programs and waits until it exits.
 func (p *person) program(name string, args ...string) process.Result {
 	p.t.Helper()
 	return process.Finish(p.t, p.command(filepath.Join(p.bin, name), args...))
 }
 
-// command is a program as a process of theirs, in their workspace.
+// command returns a command that runs a program as the person, in their workspace.
 func (p *person) command(path string, args ...string) *exec.Cmd {
 	cmd := exec.Command(path, args...)
 	cmd.Dir, cmd.Env = p.workspace, p.env()
@@ -150,19 +150,19 @@ func (p *person) command(path string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// types is palyra at a terminal at which they type these lines.
+// types runs palyra at a terminal and types these lines.
 func (p *person) types(lines string, args ...string) process.Result {
 	p.t.Helper()
 	return process.AtTerminal(p.t, p.command(filepath.Join(p.bin, "palyra"), args...), lines)
 }
 
-// up is `palyra up` for both agents.
+// up runs `palyra up` for both agents.
 func (p *person) up() {
 	p.t.Helper()
 	p.palyra("up", "--yes", "--service", "detached").Want(p.t, 0)
 }
 
-// leave takes back what up did, for whatever became of the test.
+// leave undoes `palyra up`, whether or not the test passed.
 func (p *person) leave() {
 	if p.t.Failed() {
 		log, _ := os.ReadFile(filepath.Join(p.home, ".local/state/palyra-cli/run/palyrad.log"))
@@ -174,7 +174,7 @@ func (p *person) leave() {
 	}
 }
 
-// pid is the process of palyrad, 0 when none runs.
+// pid returns the process id of palyrad, or 0 if none runs.
 func (p *person) pid() int {
 	text, err := os.ReadFile(filepath.Join(p.home, ".local/state/palyra-cli/run/palyrad.pid"))
 	if err != nil {
@@ -187,13 +187,13 @@ func (p *person) pid() int {
 	return pid
 }
 
-// ended reports whether a process has ended, be it that nobody has asked how.
+// ended reports whether a process has exited, even if its parent has not waited for it.
 func ended(pid int) bool {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err != nil || strings.Contains(string(text), ") Z ")
 }
 
-// gone waits until a process has ended, also after the test's context has.
+// gone waits until a process has exited, even after the test's context is done.
 func (p *person) gone(pid int) {
 	tick, patience := time.NewTicker(10*time.Millisecond), time.After(must.Patience)
 	defer tick.Stop()
@@ -207,13 +207,13 @@ func (p *person) gone(pid int) {
 	}
 }
 
-// ask is an approval that waits.
+// ask is a pending approval.
 type ask struct {
 	ID     string `json:"approval_id"`
 	Digest string `json:"call_digest"`
 }
 
-// waiting waits for the approval of the run that goes on.
+// waiting waits for the approval that the running agent requests.
 func (p *person) waiting(c *process.Child) (a ask) {
 	p.t.Helper()
 	must.Eventually(p.t, "a call waits for a person", func() (bool, string) {
@@ -235,7 +235,8 @@ func (p *person) waiting(c *process.Child) (a ask) {
 	return a
 }
 
-// mark is a file that a line of a tool makes: it is there when the tool ran.
+// mark returns a shell line that creates a file, and a function that reports whether the file
+// exists, which means that the tool ran.
 func (p *person) mark(name string) (line string, made func() bool) {
 	path := filepath.Join(p.workspace, name)
 	return "echo " + name + " > " + name, func() bool {
@@ -244,14 +245,14 @@ func (p *person) mark(name string) (line string, made func() bool) {
 	}
 }
 
-// in is the person in a test of their own.
+// in returns the person for use in a subtest.
 func (p *person) in(t *testing.T) *person {
 	same := *p
 	same.t = t
 	return &same
 }
 
-// stop ends palyrad as somebody would who does not know of `palyra down`.
+// stop ends palyrad with a signal, without `palyra down`.
 func (p *person) stop(pid int) {
 	p.t.Helper()
 	must.Do(p.t, syscall.Kill(pid, syscall.SIGTERM))

@@ -10,19 +10,19 @@ import (
 	"palyra/internal/core/must"
 )
 
-// passphrase is what the person knows, and no program of theirs.
+// passphrase is a secret that the person has and that none of their programs has.
 const passphrase = "correct horse"
 
-// TestPresence has a program that runs as the person, such as what an approved call left
-// behind, answer an ask for which policy wants somebody there. Its control is
-// TestAgentApprovesItself, where policy does not.
+// TestPresence: a program that runs as the person cannot answer an approval for which policy
+// requires presence. An approved call could have left such a program behind. Control:
+// TestAgentApprovesItself, where policy requires no presence.
 func TestPresence(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
 	p.up()
 	p.types(passphrase+"\n"+passphrase+"\n", "key", "presence", "--passphrase").Want(t, 0)
 	for _, a := range all {
-		// The question can be answered: by who knows the passphrase.
+		// The holder of the passphrase can answer the approval.
 		line, made := p.mark("presentyes" + a.name)
 		p.model.wants(a.shell(line))
 		c := a.start(p, true)
@@ -41,8 +41,9 @@ func TestPresence(t *testing.T) {
 	}
 }
 
-// credentialAttacks returns the ways in which a program of the person reads, copies and uses
-// everything that the person has on the machine. The program does not have the passphrase.
+// credentialAttacks tries the ways in which a program of the person reads, copies and uses
+// every credential that the person has on the machine. The program does not have the
+// passphrase.
 func (p *person) credentialAttacks(q ask) {
 	p.t.Helper()
 	answer := []string{"approve", q.ID, "--digest", q.Digest}
@@ -59,15 +60,15 @@ func (p *person) credentialAttacks(q ask) {
 	with := func(args ...string) []string { return append([]string{"--credentials", copied}, args...) }
 	proven := with("approve", q.ID, "--digest", q.Digest, "--present", "--yes")
 	p.types("wrong horse\n", proven...).Want(p.t, 3, "PRESENCE_NOT_PROVEN")
-	// A key of their own in place of the person's.
+	// The program replaces the person's key with its own.
 	must.Do(p.t, os.Remove(filepath.Join(copied, "presence.kept")))
 	p.types("mine is mine\nmine is mine\n", with("key", "presence", "--passphrase")...).Want(p.t, 3)
 	p.types("mine is mine\n", proven...)
 }
 
-// TestPresenceUnderOneUser has such a program do what palyrad's own user may do on the
-// gateway's host: take the presence key away, and confirm another. This is the gap that
-// palyrad under a uid of its own closes; it is on record, and the person is told.
+// TestPresenceUnderOneUser has such a program use the rights of palyrad's user on the gateway's
+// host: it removes the presence key and confirms another. A palyrad with its own uid closes
+// this gap. The change is in the journal, and the person is notified.
 func TestPresenceUnderOneUser(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -94,7 +95,7 @@ func TestPresenceUnderOneUser(t *testing.T) {
 	}
 }
 
-// device is the device of the local operator.
+// device returns the device id of the local operator.
 func (p *person) device() string {
 	p.t.Helper()
 	r := p.palyra("status", "-o", "json")

@@ -13,8 +13,7 @@ import (
 	"palyra/test/process"
 )
 
-// fresh takes away what the tests gave the person beside the agents: the policies and the
-// configuration of palyrad.
+// fresh removes palyrad's policies and configuration, which the tests wrote for the person.
 func (p *person) fresh() {
 	p.t.Helper()
 	must.Do(p.t, os.RemoveAll(filepath.Join(p.home, ".config")))
@@ -47,7 +46,7 @@ func TestFirstMinute(t *testing.T) {
 	}
 }
 
-// ordinary is a session of Claude Code: reading, edits in the workspace, tests.
+// ordinary returns an ordinary session of Claude Code: reads, edits in the workspace and tests.
 func ordinary(dir string) []call {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	read := func(name string) call { return call{"Read", map[string]any{"file_path": in(name)}} }
@@ -64,8 +63,8 @@ func ordinary(dir string) []call {
 	}
 }
 
-// TestOrdinarySession has Claude Code do an ordinary session under the profile laptop: a
-// person is asked three times at most, each time for the session, and all of it is done.
+// TestOrdinarySession has Claude Code run an ordinary session under the profile laptop. A
+// person is asked at most three times, each time for the whole session, and every call runs.
 func TestOrdinarySession(t *testing.T) {
 	t.Parallel()
 	p := newPerson(t)
@@ -93,8 +92,8 @@ func TestOrdinarySession(t *testing.T) {
 	table.want(t, "an ordinary session under laptop, 3 questions at most", claude, happened(asked <= 3), ran, "")
 }
 
-// answers says yes to all that a run asks, until it ends, and returns how often that was.
-// Where the question cannot be answered so widely, the yes is for that very call, for the
+// answers approves every request of a run until the agent exits, and returns the number of
+// approvals. If an approval cannot cover the wider match, it covers the exact call for the
 // session.
 func (p *person) answers(c *process.Child, wide ...string) int {
 	p.t.Helper()

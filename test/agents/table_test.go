@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 )
 
-// outcome is what became of a tool that an agent wanted to run.
+// outcome states whether a tool that an agent requested ran.
 type outcome string
 
 const (
@@ -20,7 +20,7 @@ const (
 	blocked outcome = "blocked"
 )
 
-// happened maps whether the tool left its mark to the outcome.
+// happened returns the outcome for whether the tool left its mark.
 func happened(mark bool) outcome {
 	if mark {
 		return ran
@@ -28,7 +28,7 @@ func happened(mark bool) outcome {
 	return blocked
 }
 
-// results is the table of all faults.
+// results is the table of the outcomes of all faults.
 type results struct {
 	mu   sync.Mutex
 	rows []string
@@ -37,8 +37,8 @@ type results struct {
 
 var table results
 
-// want records the outcome of a fault with an agent, and fails the test when it is
-// another one than docs/hooks.md says.
+// want records the outcome of a fault with an agent, and fails the test if the outcome differs
+// from docs/hooks.md.
 func (r *results) want(t *testing.T, fault string, a *agent, got, want outcome, why string) {
 	t.Helper()
 	note := string(got)

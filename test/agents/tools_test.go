@@ -9,8 +9,8 @@ import (
 	"palyra/internal/surface/hook"
 )
 
-// TestEveryToolHasARow looks at what the installed agents offer their model: a tool
-// without a row is judged as one that nobody knows.
+// TestEveryToolHasARow checks that every tool that the installed agents offer their model has a
+// row. A tool without a row is judged as an unknown tool.
 func TestEveryToolHasARow(t *testing.T) {
 	t.Parallel()
 	for _, a := range all {
@@ -22,7 +22,7 @@ func TestEveryToolHasARow(t *testing.T) {
 			if len(offered) == 0 {
 				t.Fatal("the agent offered no tool")
 			}
-			// Claude Code offers most of its tools on demand: these have to be found, too.
+			// Claude Code offers most of its tools on demand. The test must find these, too.
 			if a == claude && !offered["WebFetch"] {
 				t.Error("the tools on demand were not found in what the agent sent")
 			}

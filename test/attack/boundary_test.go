@@ -23,10 +23,10 @@ import (
 	"palyra/internal/exec/sandbox/bubblewrap"
 )
 
-// patience bounds what has no limit of its own; nothing comes near it.
+// patience limits the runs that have no time limit. No run comes near it.
 const patience = 3 * must.Patience
 
-// TestBoundary tries every row of the sandbox.
+// TestBoundary tries every row of the sandbox's catalogue.
 func TestBoundary(t *testing.T) {
 	t.Parallel()
 	b := newBoundary(t)
@@ -60,7 +60,7 @@ func newBoundary(t *testing.T) *boundary {
 	return b
 }
 
-// runner returns the one that leaves the layers out.
+// runner returns the runner that omits these layers.
 func (b *boundary) runner(t *testing.T, without []string) *bubblewrap.Runner {
 	t.Helper()
 	b.mu.Lock()
@@ -75,7 +75,7 @@ func (b *boundary) runner(t *testing.T, without []string) *bubblewrap.Runner {
 	return b.runners[key]
 }
 
-// configOf is the daemon's, with layers left out or with another bubblewrap.
+// configOf returns the daemon's configuration with layers left out, or with another bubblewrap.
 func configOf(without []string, bwrap string) bubblewrap.Config {
 	return bubblewrap.Config{
 		Enabled: true, Bwrap: bwrap, Without: without,
@@ -83,8 +83,8 @@ func configOf(without []string, bwrap string) bubblewrap.Config {
 	}
 }
 
-// try is the rule of the catalogue: denied by the whole product, denied by each
-// wall alone (in the whole matrix), and done when none is there.
+// try checks one row: the whole product must deny the attack, each wall alone must deny it (in
+// the whole matrix), and without all walls the attack must succeed.
 func (b *boundary) try(t *testing.T, r row) {
 	o := outcome{Attack: denied, Control: failed}
 	defer func() { results.record(r.name(), o) }()
@@ -115,8 +115,8 @@ func (b *boundary) try(t *testing.T, r row) {
 	}
 }
 
-// bare runs the probe as this user, without a sandbox. It reaches directly, or by a vulnerable
-// proxy, everything that it would reach through the gateway, and it has the secret itself.
+// bare runs the probe as this user, without a sandbox. The probe reaches every server directly
+// or by a vulnerable proxy, and it has the secret itself.
 func (b *boundary) bare(t *testing.T, r row) attempt {
 	t.Helper()
 	c := newScene(t)
@@ -166,9 +166,9 @@ type attempt struct {
 	trace string
 	err   error
 	used  bool
-	// idle is set when the probe, or the whole run, has waited in vain.
+	// idle is set if the probe or the whole run timed out.
 	idle bool
-	// said is what the probe wrote, report how it ended.
+	// said is the probe's output; report is the sandbox's report of the run.
 	said   string
 	report sandbox.Report
 }
@@ -182,7 +182,7 @@ func (a attempt) String() string {
 		a.done, exit, a.report.Signal, a.report.Quota, a.report.TimedOut, a.said, a.report.Stderr.Head, a.trace, a.err)
 }
 
-// run tries a row once in a scene of its own.
+// run tries a row once in its own scene.
 func (b *boundary) run(t *testing.T, r row, without []string, lifted bool) attempt {
 	t.Helper()
 	c := newScene(t)
@@ -218,7 +218,7 @@ func (b *boundary) run(t *testing.T, r row, without []string, lifted bool) attem
 	return a
 }
 
-// start runs one program, in this process or in one that sits at a terminal.
+// start runs one program, in this process or in a child that has a terminal.
 func (b *boundary) start(t *testing.T, r row, without []string, s sandbox.Spec) attempt {
 	t.Helper()
 	if r.terminal {
@@ -232,13 +232,13 @@ func (b *boundary) start(t *testing.T, r row, without []string, s sandbox.Spec) 
 	return attempt{report: report, err: err, said: lastLine(report.Stdout)}
 }
 
-// lastLine is where the probe prints its result.
+// lastLine returns the last line of the output, where the probe prints its result.
 func lastLine(s sandbox.Stream) string {
 	text := bytes.TrimSpace(append(slices.Clone(s.Head), s.Tail...))
 	return string(text[bytes.LastIndexByte(text, '\n')+1:])
 }
 
-// look is the state of everything that an attack must leave alone.
+// look returns the state of the files that an attack must not change.
 func (c *scene) look() [2]map[string]string {
 	c.t.Helper()
 	in, err := snapshot(c.workspace)
@@ -263,7 +263,7 @@ func (a *attempt) judge(c *scene, r row, before, after [2]map[string]string) {
 	}
 	switch r.effect {
 	case word:
-		// A program may say its last word while it is being stopped.
+		// A program that is being stopped may still print its result.
 		a.done = s.Done && a.report.Quota == "" && !a.report.TimedOut
 	case outside:
 		a.done = world != ""
@@ -287,12 +287,12 @@ func (a *attempt) judge(c *scene, r row, before, after [2]map[string]string) {
 	}
 }
 
-// tells reports whether the record contains one of the reasons.
+// tells reports whether the run's connection log contains one of the reasons.
 func (a attempt) tells(reasons []string) bool {
 	return slices.ContainsFunc(a.report.Connections, func(c tool.Connection) bool { return slices.Contains(reasons, c.Reason) })
 }
 
-// processesWith lists the processes of the machine that have a word among their arguments.
+// processesWith lists the processes of the machine that have a word in their arguments.
 func processesWith(word string) []int {
 	names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	var list []int
@@ -305,7 +305,7 @@ func processesWith(word string) []int {
 	return list
 }
 
-// endAll ends the processes that a control left running.
+// endAll kills the processes that a control left running.
 func endAll(word string) {
 	for list := processesWith(word); len(list) > 0; list = processesWith(word) {
 		for _, pid := range list {

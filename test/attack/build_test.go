@@ -16,8 +16,8 @@ import (
 	"palyra/internal/exec/sandbox/bubblewrap"
 )
 
-// brokenBwrap is a bubblewrap that is told, besides everything else, to make
-// something below the workspace: the one thing that the product never does.
+// brokenBwrap returns a bubblewrap wrapper that passes further options, which create something
+// below the workspace. The product never does that.
 func brokenBwrap(t *testing.T, options string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "bwrap")
@@ -26,8 +26,7 @@ func brokenBwrap(t *testing.T, options string) string {
 fd=$2; shift 2
 exec env -i /usr/bin/bwrap --args "$fd" ` + options + ` "$@"
 `
-	// No process that is forked meanwhile may hold it open for writing: it could
-	// not be run.
+	// A forked process that holds the file open for writing would make execve(2) fail (ETXTBSY).
 	syscall.ForkLock.RLock()
 	err := os.WriteFile(name, []byte(script), 0o755)
 	syscall.ForkLock.RUnlock()
@@ -53,7 +52,7 @@ func TestLinkToOldRoot(t *testing.T) {
 		c.must(err)
 		defer r.Close()
 		c.program("true")
-		_, _ = r.Run(t.Context(), c.spec) // a broken root is an error, and is what the control wants
+		_, _ = r.Run(t.Context(), c.spec) // a broken root is an error, which the control needs
 		after := c.look()
 		return differences(before[0], after[0]) + differences(before[1], after[1])
 	}
@@ -71,7 +70,7 @@ func TestLinkToOldRoot(t *testing.T) {
 	results.record("FS-10 link to /oldroot", o)
 }
 
-// sweep removes the control groups of the killed, as the next start does.
+// sweep removes the control groups of killed processes, as the next start does.
 func sweep(c *scene) {
 	r, err := bubblewrap.New(configOf(nil, ""))
 	c.must(err)
@@ -79,7 +78,7 @@ func sweep(c *scene) {
 	c.must(r.Sweep(c.t.Context()))
 }
 
-// TestFilesLeftBehind kills palyrad in the middle of a run.
+// TestFilesLeftBehind kills palyrad in the middle of a run and checks the files that remain.
 func TestFilesLeftBehind(t *testing.T) {
 	t.Parallel()
 	try := func(bwrap string) string {

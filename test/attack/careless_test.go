@@ -18,10 +18,10 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// careless is a proxy that checks nothing, and reads hosts like programs do that
-// do not check: as C strings, with user names and percent signs, in every form
-// that inet_aton(3) takes. What the product refuses goes through here, and
-// reaches the attacker's server: the request is a real attack.
+// careless is a proxy that checks nothing. It parses hosts as careless programs do: as C
+// strings, with user names and percent signs, in every form that inet_aton(3) accepts. A
+// request that the product refuses reaches the attacker's server through this proxy, so the
+// attack is real.
 type careless struct {
 	world     *world
 	http      net.Listener
@@ -66,7 +66,7 @@ func (c *careless) each(l net.Listener, serve func(net.Conn) error) {
 	}
 }
 
-// connect reaches the server that a host stands for.
+// connect connects to the server that a host resolves to.
 func (c *careless) connect(host, port string) (net.Conn, error) {
 	number, _ := strconv.ParseUint(strings.TrimLeft(port, "+ "), 10, 64)
 	where, err := c.resolve(host)
@@ -127,7 +127,7 @@ func inetAton(s string) (netip.Addr, bool) {
 	return netip.AddrFrom4([4]byte{byte(all >> 24), byte(all >> 16), byte(all >> 8), byte(all)}), true
 }
 
-// serveHTTP tunnels, or sends on all that follows the first host.
+// serveHTTP tunnels, or forwards everything that follows the first host.
 func (c *careless) serveHTTP(conn net.Conn) error {
 	r := bufio.NewReader(conn)
 	first, err := r.ReadString('\n')
@@ -199,7 +199,7 @@ func (c *careless) serveSOCKS(conn net.Conn) error {
 	return join(conn, r, to)
 }
 
-// join carries bytes both ways until one side has no more.
+// join copies bytes in both directions until one side closes.
 func join(conn net.Conn, r io.Reader, to net.Conn) error {
 	var back sync.WaitGroup
 	back.Go(func() { _, _ = io.Copy(conn, to); _ = conn.Close() })

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// namespaceRows are NS-01 and NS-02: powers over mounts, namespaces and other
-// processes.
+// namespaceRows are NS-01 and NS-02: privileges over mounts, namespaces and other processes.
 func namespaceRows() []row {
 	var rows []row
 	const escape = "landrun#43, nono#781"
@@ -40,8 +39,8 @@ func namespaceRows() []row {
 		probe: probe("take-terminal", "/dev/tty", "/host/dev/tty"), terminal: true})
 }
 
-// kernelRows are NS-03 to NS-07: calls that change the machine, and calls by
-// other tables than the one that a filter knows.
+// kernelRows are NS-03 to NS-07: calls that change the machine, and calls through system call
+// tables that a filter does not cover.
 func kernelRows() []row {
 	var rows []row
 	for _, r := range []struct{ id, variant, probe, source string }{
@@ -72,7 +71,7 @@ func kernelRows() []row {
 		rows = append(rows, row{id: r.id, variant: r.variant, source: r.source, walls: layers(seccomp), probe: strings.Fields(r.probe)})
 	}
 	rows = append(rows, row{id: "NS-06", variant: "reboot", source: "kernel", walls: layers(seccomp, caps), probe: probe("reboot")})
-	// These ask for the power over the whole machine before anything else.
+	// These calls check for the capability over the whole machine first.
 	for _, call := range []string{"syslog", "kexec", "init-module", "finit-module", "delete-module", "acct", "swapoff"} {
 		rows = append(rows, row{id: "NS-06", variant: call, source: "kernel", root: true, walls: layers(seccomp, userNS), bare: true, probe: probe(call)})
 	}
@@ -82,8 +81,8 @@ func kernelRows() []row {
 		row{id: "NS-05", variant: "int 0x80", arch: "amd64", source: "seccomp(2)", walls: layers(seccomp), probe: probe("int80")})
 }
 
-// socketRows are NS-08 and NS-09: descriptors that arrive, and the sockets by
-// which services of the host take orders.
+// socketRows are NS-08 and NS-09: received descriptors, and the control sockets of the host's
+// services.
 func socketRows() []row {
 	rows := []row{
 		{id: "NS-08", variant: "inherited descriptor", source: "bubblewrap#83", walls: layers(closedFDs), probe: probe("stray"), prepare: (*scene).stray},

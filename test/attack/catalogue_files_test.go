@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// fileRows are FS-01 to FS-08: what is outside of the workspace, and what a
-// program may not leave in it for others to trust.
+// fileRows are FS-01 to FS-08: files outside of the workspace, and files that a program must
+// not leave in the workspace for other programs to trust.
 func fileRows() []row {
 	var rows []row
 	add := func(r row) { rows = append(rows, r) }
@@ -19,7 +19,7 @@ func fileRows() []row {
 	for _, how := range []string{"overwrite", "append", "truncate", "unlink", "rename", "create", "mmap"} {
 		add(row{id: "FS-01", variant: how, source: matrix, walls: layers(root, landlock), probe: probe(how), prepare: (*scene).aim, effect: outside})
 	}
-	// Landlock does not govern these.
+	// Landlock does not govern these calls.
 	for _, how := range []string{"utimes", "setxattr"} {
 		add(row{id: "FS-01", variant: how, source: matrix, walls: layers(root), probe: probe(how), prepare: (*scene).aim, effect: outside})
 	}
@@ -52,8 +52,8 @@ func fileRows() []row {
 	return append(rows, trustRows()...)
 }
 
-// trustRows leave something behind that another program would run later. In
-// the workspace it must not be before the commit gate has let it through.
+// trustRows leave a file behind that another program would run later. The file must not appear
+// in the workspace before the commit gate accepts it.
 func trustRows() []row {
 	var rows []row
 	const git = "codex#37081, koda#1088, posthog#87021, defenseclaw#573, CVE-2026-55607"
@@ -77,7 +77,7 @@ func trustRows() []row {
 	leave("FS-05", "submodule", git, ".gitmodules", "[submodule \"x\"]\n\tpath = x\n\turl = ./x\n\tupdate = !./evil\n",
 		".git/modules/x/config", "[core]\n\tfsmonitor = ./evil\n")
 	leave("FS-05", "bare repository", git, "docs/HEAD", "ref: refs/heads/main\n", "docs/config", "[core]\n\tbare = true\n\tfsmonitor = ./evil\n", "docs/objects/x", "", "docs/refs/x", "")
-	// git itself is made to write where it should not.
+	// The attack uses git itself to write to a protected path.
 	for _, command := range [][]string{
 		{"git", "init", "--separate-git-dir=elsewhere", "sub"},
 		{"git", "show", "--output=.git/hooks/post-merge"},

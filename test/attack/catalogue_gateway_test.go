@@ -2,8 +2,8 @@
 
 package attack
 
-// gatewayRows are the attacks on the gateway itself and on the commit gate. Each has
-// a test of its own that drives the whole daemon.
+// gatewayRows are the attacks on the gateway itself and on the commit gate. Each has its own
+// test, which drives the whole daemon.
 func gatewayRows() []row {
 	const closed, bound, tools = "claude-code#84863", "approve one, run another", "claude-code#15789, codex#24214"
 	rows := []row{

@@ -2,8 +2,8 @@
 
 package attack
 
-// wasmRows are WASM-01 to WASM-06: what a guest does that has no grants, and what the
-// worker does that a guest took over. TestGuests tries them.
+// wasmRows are WASM-01 to WASM-06: operations of a guest without grants, and operations of a
+// worker that a guest took over. TestGuests tries them.
 func wasmRows() []row {
 	var rows []row
 	add := func(id, source string, variants ...string) {

@@ -15,11 +15,10 @@ import (
 	"palyra/internal/core/must"
 )
 
-// The walls that stand outside of the sandbox, in the gateway. They are no
-// layers that could be left out. The control of a row takes such a wall away by
-// a rule that allows what the attack wants (lift), or sends the very bytes to
-// where they would go if nobody looked at them, by a careless proxy where the
-// attack is on a proxy (bare).
+// These names denote the walls outside of the sandbox. These walls are in the gateway, so they
+// cannot be left out like layers. The control of a row disables such a wall. It adds a rule
+// that allows the attack (lift), or sends the same bytes to their destination without any check
+// (bare). For an attack on a proxy, a careless proxy forwards the bytes.
 const (
 	rules     = "egress rules"
 	classes   = "address classes"
@@ -34,10 +33,10 @@ const (
 	scrubbing = "scrubbing"
 )
 
-// allow is a scene that may reach these places. It lifts a wall as well.
+// allow returns a step that allows a scene to reach these places. It can also disable a wall.
 func allow(places ...string) func(*scene) { return func(c *scene) { c.allow(places...) } }
 
-// all prepares one thing after the other.
+// all returns a step that runs the steps in order.
 func all(steps ...func(*scene)) func(*scene) {
 	return func(c *scene) {
 		for _, s := range steps {
@@ -48,8 +47,8 @@ func all(steps ...func(*scene)) func(*scene) {
 
 func alarm(kinds ...string) func(*scene) { return func(c *scene) { c.internet().alarm(kinds...) } }
 
-// names has a label of the site's zone stand for addresses; those behind "then"
-// are the second answer.
+// names maps a label of the site's zone to addresses; the addresses after "then" are the second
+// answer.
 func names(label string, list ...string) func(*scene) {
 	return func(c *scene) {
 		answers := [][]netip.Addr{nil}
@@ -64,7 +63,7 @@ func names(label string, list ...string) func(*scene) {
 	}
 }
 
-// talk is the probe that holds a conversation.
+// talk returns the probe that runs a network conversation.
 func talk(steps ...string) []string { return append([]string{"talk"}, steps...) }
 
 const (
@@ -72,10 +71,10 @@ const (
 	getEvil = `send GET / HTTP/1.1\r\nHost: {evil}\r\nConnection: close\r\n\r\n`
 )
 
-// networkRows are NET-01: packets that go past the gateway.
+// networkRows are NET-01: packets that bypass the gateway.
 func networkRows() []row {
 	const direct = "direct connections"
-	const granted = "{good}:{service}" // the port is listened on inside
+	const granted = "{good}:{service}" // a port on which the program listens inside
 	var list []row
 	add := func(variant string, told string, prepare func(*scene), steps ...string) {
 		list = append(list, row{id: "NET-01", variant: variant, source: direct, walls: layers(netNS), told: told, prepare: prepare, probe: talk(steps...)})
@@ -114,7 +113,7 @@ func networkRows() []row {
 	return append(list, row{id: "NET-01", variant: "routes taken away by netlink", source: direct, walls: layers(seccomp, caps), prepare: allow(granted), probe: probe("netlink-route")})
 }
 
-// kind is a socket that a kernel may or may not have.
+// kind is a socket type that the kernel may or may not support.
 type kind struct {
 	name                   string
 	domain, kind, protocol int
@@ -142,8 +141,8 @@ func (k kind) there() bool {
 	return err == nil || err == unix.EPERM
 }
 
-// bypassRows are NET-02 and NET-07: programs that ignore the way that they are
-// meant to go, and ways that lead on from an allowed host.
+// bypassRows are NET-02 and NET-07: programs that ignore their proxy settings, and redirects
+// from an allowed host.
 func bypassRows() []row {
 	const ignore, redirect = "proxy settings ignored", "redirects"
 	const initial = `\xc3\x00\x00\x00\x01\x08palyra00\x00\x00\x44\x9e` // of QUIC (RFC 9000 section 17.2.2)
@@ -193,8 +192,8 @@ func bypassRows() []row {
 	}
 }
 
-// addressRows are NET-03: an allowed name that stands for what must not be
-// dialled. Whatever the gateway dials at the port, evil answers.
+// addressRows are NET-03: an allowed name that resolves to an address that must not be dialled.
+// The server evil answers on the port at every such address.
 func addressRows() []row {
 	const source = "rebinding, nip.io"
 	var list []row
@@ -246,8 +245,8 @@ func addressRows() []row {
 	)
 }
 
-// neighbourRows are NET-10 and NET-11: sandboxes that reach each other, and
-// those who come from outside.
+// neighbourRows are NET-10 and NET-11: sandboxes that reach each other, and connections from
+// outside.
 func neighbourRows() []row {
 	const relay, inbound = "claude-code#87381", "services inside"
 	other := []string{"relay", "{@evil:80}"}
@@ -270,13 +269,13 @@ func neighbourRows() []row {
 		probe: probe("listen-udp", "0.0.0.0:0", "{token}", "{@good:80}", "{good}"), visit: visit("udp"), effect: reached})
 }
 
-// politeness is how long a visitor waits for somebody else's service. Where
-// nobody listens, it is told so at once.
+// politeness limits how long a visitor waits for a foreign service. A connection to a port
+// without a listener fails at once.
 const politeness = must.Patience / 4
 
-// visit comes to every address of the machine and looks for the scene's token:
-// at that port, another may listen on the machine itself. Then it says that it
-// was there.
+// visit connects to the port on every address of the machine and looks for the scene's token in
+// the answer. Another service of the machine may listen on the same port. At the end, visit
+// closes the site's visited channel.
 func visit(network string) func(c *scene, port string) {
 	return func(c *scene, port string) {
 		defer close(c.site.visited)

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// procRows are FS-12 and FS-13: what /proc tells of the host, what can be done
-// through it, and files by their numbers.
+// procRows are FS-12 and FS-13: host information and actions through /proc, and files opened by
+// inode number.
 func procRows() []row {
 	const proc = "bubblewrap#725, #631, CVE-2019-5736"
 	rows := []row{
@@ -25,7 +25,7 @@ func procRows() []row {
 		{id: "FS-12", variant: "/proc/self/mountinfo", source: proc, walls: layers(copyLayer), probe: probe("mountinfo"),
 			prepare: func(c *scene) { c.args = []string{filepath.Base(c.dir)} }},
 		{id: "FS-13", variant: "name_to_handle_at", source: "shocker", walls: layers(seccomp), probe: probe("name-handle")},
-		// The kernel lets the owner of a mount do it since Linux 6.11.
+		// Since Linux 6.11, the kernel allows the owner of a mount to do this.
 		{id: "FS-13", variant: "open_by_handle_at", source: "shocker", walls: layers(seccomp, caps), probe: probe("open-handle")},
 	}
 	for _, entry := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger"} {

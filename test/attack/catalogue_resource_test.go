@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// resourceRows are RES-01 to RES-09: what a program can use up, and how it
-// means to go on when it should not.
+// resourceRows are RES-01 to RES-09: resources that a program can exhaust, and programs that
+// try to outlive their call.
 func resourceRows() []row {
 	const bombs, use, going = "fork bombs", "exhaustion", "processes that outlive their call"
 	few := func(c *scene) { c.spec.Limits.Processes = 64 }
@@ -71,6 +71,6 @@ func short(c *scene) { c.spec.Limits.Wall = 500 * time.Millisecond }
 func long(c *scene) { c.spec.Limits.Wall = patience }
 
 func untilDeadline(c *scene) {
-	c.spec.Limits.Wall = time.Second // until then they have to be there
+	c.spec.Limits.Wall = time.Second // the processes must be running until then
 	c.args = []string{c.token, "wait"}
 }

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// carryRows are NET-09: what is carried out through a host that may be reached.
+// carryRows are NET-09: data sent out through an allowed host.
 func carryRows() []row {
 	const source = "exfiltration through an allowed host"
 	const post = `send POST / HTTP/1.1\r\nHost: {good}\r\nContent-Length: 1000000\r\n\r\n`
@@ -92,19 +92,19 @@ func carryRows() []row {
 		probe:   talk("tcp {@good:443}", "tls {good} http/1.1", `send GET /forbidden#/pub/x HTTP/1.1\r\nHost: {good}\r\nConnection: close\r\n\r\n`, "want")})
 }
 
-// bearer is a request with the secret where it belongs.
+// bearer is a request with the secret in its proper header.
 const bearer = `send GET /ok HTTP/1.1\r\nHost: {good}\r\nConnection: close\r\nAuthorization: Bearer ${TOKEN}\r\n\r\n`
 
-// bound is a scene whose secret is for good alone.
+// bound prepares a scene whose secret is bound to the host good only.
 func bound(c *scene) { c.bind("Authorization", "{good}:443") }
 
-// secretRows are SEC-01 to SEC-04: the value of a secret where it must not be.
+// secretRows are SEC-01 to SEC-04: the value of a secret in the wrong place.
 func secretRows() []row {
 	return append(append(append(hiddenRows(), misplacedRows()...), echoRows()...), fakeRows()...)
 }
 
-// hiddenRows are SEC-01: the value is nowhere inside, and nowhere in what is
-// told of the run, though requests go out with it.
+// hiddenRows are SEC-01: the value is neither in the sandbox nor in the report of the run,
+// although requests carry it.
 func hiddenRows() []row {
 	const source = "secrets in plain sight"
 	use := []string{"tcp {@good:443}", "tls {good} http/1.1", bearer, "want fine"}
@@ -135,8 +135,8 @@ func hiddenRows() []row {
 	}
 }
 
-// misplacedRows are SEC-02: neither the value nor the placeholder gets anywhere
-// but to its host and header.
+// misplacedRows are SEC-02: the value and the placeholder reach only the secret's host and
+// header.
 func misplacedRows() []row {
 	const source = "OpenSandbox#955"
 	strict := all(bound, alarm(theSecret, placeholder))
@@ -193,7 +193,7 @@ func misplacedRows() []row {
 			prepare: all(strict, func(c *scene) { c.site.stranger.Store(true) }), lift: func(c *scene) { c.site.stranger.Store(false) }, probe: talk(tls(bearer, "want fine")...)})
 }
 
-// echoRows are SEC-03: a server that gives the value back.
+// echoRows are SEC-03: a server that returns the value.
 func echoRows() []row {
 	const source = "responses that echo the secret"
 	var list []row
@@ -214,8 +214,8 @@ func echoRows() []row {
 		probe: talk("tcp {@good:443}", "tls {good} h2", "h2 :authority={good} :path=/echo?as=body authorization=Bearer_${TOKEN}", "secret {token}")})
 }
 
-// fakeRows are SEC-04: what only looks like the placeholder. Somebody else's
-// token is not replaced by ours.
+// fakeRows are SEC-04: tokens that only look like the placeholder. The gateway does not replace
+// such a token by the secret.
 func fakeRows() []row {
 	var list []row
 	for _, form := range []struct{ variant, fake string }{

@@ -2,9 +2,9 @@
 
 package attack
 
-// specialRows are FS-09 to FS-11, FS-14 and FS-15: files that are more than
-// their bytes, what builds the root, what is left for the next run, and what
-// is carried in from the daemon.
+// specialRows are FS-09 to FS-11, FS-14 and FS-15: files with special attributes, the
+// construction of the root, data left for the next run, and variables and descriptors inherited
+// from the daemon.
 func specialRows() []row {
 	const special = "special files, setuid, capabilities, attributes"
 	rows := []row{
@@ -43,8 +43,8 @@ func specialRows() []row {
 	)
 }
 
-// steering are variables that make some program run other code. TestMain puts
-// them into its own environment, which is the daemon's.
+// steering lists variables that make some programs run other code. TestMain sets them in its
+// own environment, which is the daemon's.
 func steering() []string {
 	return []string{"LD_PRELOAD", "PYTHONSTARTUP", "NODE_OPTIONS", "GIT_SSH_COMMAND", "BASH_ENV", "TEST_PALYRA_CANARY"}
 }

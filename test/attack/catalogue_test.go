@@ -8,66 +8,61 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// row is one attack of the catalogue: an identifier, and the variant of it that
-// is tried. A row without a probe belongs to a test of its own.
+// row is one attack of the catalogue: an identifier and a variant. A row without a probe has
+// its own test.
 type row struct {
 	id, variant string
-	// source is where the attack was seen.
+	// source names where the attack was reported.
 	source string
 	// walls are the layers, as attestations name them, each of which stops the
 	// attack alone.
 	walls []string
-	// rootWalls stand as well where palyrad is root.
+	// rootWalls are further walls that apply if palyrad is root.
 	rootWalls []string
-	// aside are layers that are taken away together with the walls, because
-	// without them the kernel itself would refuse.
+	// aside are layers that are removed together with the walls, because without the walls these
+	// layers would make the kernel refuse.
 	aside []string
-	// root marks an attack on what only a palyrad that is root could give away.
+	// root marks an attack that is possible only if palyrad is root.
 	root bool
-	// groups marks an attack that needs control groups to be held; where none
-	// can be made, as for many ordinary users, the limits hold per process and
-	// the report says so.
+	// groups marks an attack that only control groups can contain. Many ordinary users cannot
+	// create control groups; the limits then apply per process and the report states it.
 	groups bool
-	// arch and entry are set where an attack is one on machines of that kind
-	// alone, or on kernels that have the entry.
+	// arch restricts the attack to machines of that architecture, entry to kernels that have the
+	// entry.
 	arch, entry string
 
-	// first is what another run does before, in the same workspace.
+	// first is the probe of an earlier run in the same workspace.
 	first, probe []string
-	// terminal starts palyrad in front of a terminal.
+	// terminal starts palyrad at a terminal.
 	terminal bool
-	// bare runs the control as palyrad's user outside of any sandbox: the user
-	// namespace, without which bubblewrap cannot be, stops the attack as well.
+	// bare runs the control as palyrad's user outside of any sandbox. Otherwise the user
+	// namespace, which bubblewrap always creates, would also stop the attack.
 	bare bool
-	// prepare readies the scene. It may add arguments of the probe.
+	// prepare prepares the scene. It may add arguments of the probe.
 	prepare func(*scene)
 	effect  effect
-	// lift takes a wall away that is no layer: a limit that a call sets, or
-	// the want of a rule that allows what the attack wants.
+	// lift disables a wall that is not a layer: it changes a limit of the call, or adds a rule
+	// that allows the attack.
 	lift func(*scene)
-	// beside runs all the while in another sandbox, to which rules of its own
-	// apply.
+	// beside runs in another sandbox at the same time; besideAllow are the rules of that sandbox.
 	beside      []string
 	besideAllow []string
-	// visit comes from outside to the port at which the probe listens.
+	// visit connects from outside to the port on which the probe listens.
 	visit func(c *scene, port string)
-	// told are words of package egress, one of which the record has to give as
-	// the reason for what it denied.
+	// told are reasons of package egress. The record must contain one of them for the denial.
 	told string
-	// uses marks an attack in whose course the secret has to arrive where it
-	// belongs.
+	// uses marks an attack during which the secret must arrive at its proper host.
 	uses bool
-	// silent marks an attack that is denied by getting no answer.
+	// silent marks an attack whose denial is the absence of an answer.
 	silent bool
 }
 
 func (r row) name() string { return r.id + " " + r.variant }
 
-// ofSandbox reports whether TestBoundary tries the row; others have tests of
-// their own.
+// ofSandbox reports whether TestBoundary tries the row; other rows have their own tests.
 func (r row) ofSandbox() bool { return r.probe != nil || r.prepare != nil }
 
-// layers are the walls of the row for a palyrad that is or is not root.
+// layers returns the walls of the row for a palyrad that is or is not root.
 func (r row) layers(root bool) []string {
 	if !root {
 		return r.walls
@@ -75,25 +70,25 @@ func (r row) layers(root bool) []string {
 	return append(slices.Clone(r.walls), r.rootWalls...)
 }
 
-// effect is where the success of an attack shows.
+// effect is the evidence of a successful attack.
 type effect int
 
 const (
-	// word: the probe says that it did it.
+	// word: the probe reports success.
 	word effect = iota
 	// outside: files outside of the workspace have changed.
 	outside
-	// inside: the workspace has changed before anybody allowed it.
+	// inside: the workspace has changed without approval.
 	inside
-	// alive: a process of the run goes on after its end.
+	// alive: a process of the run is still running after the run's end.
 	alive
-	// reached: a server of the world has something to report.
+	// reached: a server of the world has received a connection.
 	reached
 	// leaked: the report of the run holds the secret.
 	leaked
 )
 
-// The layers that rows name.
+// These names denote the layers of rows.
 const (
 	root       = "minimal_root"
 	landlock   = "landlock"
@@ -119,7 +114,7 @@ func layers(names ...string) []string { return names }
 
 func probe(words ...string) []string { return words }
 
-// catalogue is all rows, in the order in which they are printed.
+// catalogue returns all rows, in the order in which they are printed.
 func catalogue() []row {
 	return slices.Concat(fileRows(), specialRows(), procRows(), namespaceRows(), kernelRows(), socketRows(), resourceRows(),
 		gatewayRows(), networkRows(), bypassRows(), addressRows(), hostRows(), tlsRows(), httpRows(), dnsRows(), carryRows(), neighbourRows(), secretRows(), vaultRows(), upstreamRows(), wasmRows())

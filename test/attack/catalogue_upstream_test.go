@@ -17,15 +17,15 @@ import (
 	"palyra/internal/exec/upstream/packages/packagestest"
 )
 
-// upstreamAttack is one by an upstream server, which is a package that was installed. Both
-// functions return what the attacker got, and mark tells from that whether it succeeded.
+// upstreamAttack is an attack by an upstream server, which is an installed package. Both
+// functions return the attacker's result; mark derives from it whether the attack succeeded.
 type upstreamAttack struct {
 	id, variant, mark string
 	attack, control   func(u *upstreamWorld) string
 }
 
-// upstreamRows are MCP-01 to MCP-06: what the program of one upstream server does to the
-// packages, hosts and secrets of another, and to its own package.
+// upstreamRows are MCP-01 to MCP-06: attacks by an upstream server's program on the packages,
+// hosts and secrets of another server, and on its own package.
 func upstreamRows() []row {
 	var rows []row
 	for _, a := range upstreamAttacks() {
@@ -34,8 +34,8 @@ func upstreamRows() []row {
 	return rows
 }
 
-// upstreamWorld is a gateway with two servers of the same package: one, which attacks, and
-// reaches nothing but good, and two, which may reach evil, and use the secret for good.
+// upstreamWorld is a gateway with two servers of the same package. Server one attacks and may
+// reach only good; server two may reach evil and use the secret for good.
 type upstreamWorld struct {
 	*vaultWorld
 }
@@ -64,7 +64,7 @@ func newUpstreamWorld(t *testing.T) *upstreamWorld {
 	return &upstreamWorld{v}
 }
 
-// server is the program of a server, in its prefix.
+// server returns the path of a server's program, in its prefix.
 func (u *upstreamWorld) server(name string) string {
 	u.T.Helper()
 	found, err := filepath.Glob(filepath.Join(u.State, "packages", "installed", name, "*", "node_modules", "@probe", "server", "server.mjs"))
@@ -84,7 +84,7 @@ func (u *upstreamWorld) arguments(a, b string) string {
 	return string(must.Get(json.Marshal(map[string]string{"a": a, "b": b}))(u.T))
 }
 
-// free has the same program do the same outside of any sandbox, as palyrad's user.
+// free runs the same program as palyrad's user, outside of any sandbox.
 func (u *upstreamWorld) free(tool, a, b string) string {
 	u.T.Helper()
 	cmd := exec.CommandContext(u.T.Context(), "node", u.server("one"))
@@ -93,8 +93,8 @@ func (u *upstreamWorld) free(tool, a, b string) string {
 	return string(text)
 }
 
-// changed writes something else into the program of a server, as somebody could who is
-// palyrad's user, and returns what undoes that.
+// changed modifies the program of a server, as palyrad's user could, and returns a function
+// that restores it.
 func (u *upstreamWorld) changed(name string) (back func()) {
 	u.T.Helper()
 	program := u.server(name)
@@ -102,14 +102,14 @@ func (u *upstreamWorld) changed(name string) (back func()) {
 	u.write(program, strings.Replace(string(was), `"written"`, `"something else"`, 1))
 	return func() {
 		u.write(program, string(was))
-		u.palyra("mcp", "refresh", name) // it is tried again at once
+		u.palyra("mcp", "refresh", name) // retry at once
 	}
 }
 
 func upstreamAttacks() []upstreamAttack {
 	authorized := func(server string) func(u *upstreamWorld) string {
 		return func(u *upstreamWorld) string {
-			// What two sees in place of the secret, whoever sends it.
+			// seen is the placeholder that two has for its secret, whichever server sends it.
 			seen := regexp.MustCompile(`palyra-sec-[A-Za-z0-9~_.-]+`).FindString(u.ask("two", "variables", "", ""))
 			if seen == "" {
 				u.T.Error("two has no placeholder")
@@ -144,7 +144,8 @@ func upstreamAttacks() []upstreamAttack {
 		{"MCP-03", "program that was changed, started", "something else",
 			func(u *upstreamWorld) string {
 				defer u.changed("one")()
-				// An instance that runs was started from what was approved; the next is not.
+				// A running instance was started from the approved program; the next start would use the
+				// modified one.
 				u.end(syscall.SIGINT)
 				u.mustStart()
 				return u.ask("one", "write", "/tmp/x", "x")
@@ -166,7 +167,7 @@ func upstreamAttacks() []upstreamAttack {
 	}
 }
 
-// marked is an answer without the words of the call.
+// marked returns an answer without the arguments of the call.
 func marked(answer string) string {
 	if strings.Contains(answer, `"text":"written"`) || strings.Contains(answer, `"text": "written"`) || strings.TrimSpace(answer) == "written" {
 		return `"written"`
@@ -174,14 +175,14 @@ func marked(answer string) string {
 	return answer
 }
 
-// reach connects a server to a host that only two may reach.
+// reach connects a server to a host that only server two may reach.
 func (u *upstreamWorld) reach(server string) string {
 	host, port, _ := strings.Cut(at(u.plain), ":")
 	return u.ask(server, "connect", host, port)
 }
 
-// TestUpstreamServers tries them by the whole product: one after the other, since they are
-// of one gateway.
+// TestUpstreamServers tries the upstream attacks on the whole product. The attacks share one
+// gateway, so they run one after the other.
 func TestUpstreamServers(t *testing.T) {
 	t.Parallel()
 	u := newUpstreamWorld(t)
@@ -190,7 +191,7 @@ func TestUpstreamServers(t *testing.T) {
 		if mark == "" {
 			mark = u.value
 		}
-		u.give() // what came before is of another row
+		u.give() // discard the output of earlier rows
 		attack := r.attack(u)
 		control := r.control(u)
 		record(t, r.id+" "+r.variant, strings.Contains(attack, mark), strings.Contains(control, mark), attack+"; control: "+control)

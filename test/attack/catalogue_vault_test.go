@@ -14,15 +14,15 @@ import (
 	"palyra/internal/core/must"
 )
 
-// vaultAttack is one on the secrets of a vault. Both functions return what the attacker
-// got; in the control the same is tried where no protection stands in its way.
+// vaultAttack is an attack on the secrets of a vault. Both functions return the attacker's
+// result; the control makes the same attempt without the protection.
 type vaultAttack struct {
 	id, variant     string
 	attack, control func(v *vaultWorld) string
 }
 
-// vaultRows are SEC-05 to SEC-08: what calls, hosts, other people and programs do to
-// get a secret out of the vault.
+// vaultRows are SEC-05 to SEC-08: attempts by calls, hosts, other members and programs to
+// extract a secret from the vault.
 func vaultRows() []row {
 	var rows []row
 	for _, a := range vaultAttacks() {
@@ -35,8 +35,8 @@ func vaultAttacks() []vaultAttack {
 	return append(append(append(placedAttacks(), reflectedAttacks()...), othersAttacks()...), insideAttacks()...)
 }
 
-// placedAttacks are SEC-05: a call wants the value where it does not belong. In the
-// control the call has the value itself, which no placeholder stands for.
+// placedAttacks are SEC-05: a call uses the secret in a place that its rules do not allow. In
+// the control the call has the value itself instead of a placeholder.
 func placedAttacks() []vaultAttack {
 	var list []vaultAttack
 	add := func(variant string, call func(v *vaultWorld, secret string) string) {
@@ -74,18 +74,18 @@ func placedAttacks() []vaultAttack {
 			func(v *vaultWorld) string {
 				return v.fetch(v.good.URL+"/tell", header("authorization", "Bearer "+placed))
 			},
-			// The vault knows the value no more.
+			// The vault no longer contains the value.
 			func(v *vaultWorld) string { return v.forgotten("/tell") }})
 }
 
-// forgotten sends the value itself where the vault knows it no more.
+// forgotten sends the value itself after the vault has deleted it.
 func (v *vaultWorld) forgotten(path string) string {
 	v.palyra("vault", "rm", "global/api", "--yes")
 	v.palyra("vault", "rm", "user:local/mine", "--yes")
 	return v.fetch(v.good.URL+path, header("authorization", "Bearer "+v.value))
 }
 
-// reflectedAttacks are SEC-06 and GW2-70: the host gives the value back.
+// reflectedAttacks are SEC-06 and GW2-70: the host returns the value.
 func reflectedAttacks() []vaultAttack {
 	var list []vaultAttack
 	for _, form := range []struct{ id, variant, path string }{
@@ -109,11 +109,11 @@ func reflectedAttacks() []vaultAttack {
 	return list
 }
 
-// othersAttacks are SEC-07: the secrets of others, and weak credentials. The control is
-// local, who may.
+// othersAttacks are SEC-07: secrets of other members, and weak credentials. Control: the user
+// local, who has the permission.
 func othersAttacks() []vaultAttack {
 	use := func(secret string) []string { return []string{header("authorization", "Bearer "+secret)} }
-	// what says of an effect that it was reached.
+	// reached returns a text with the value if the effect was reached.
 	reached := func(v *vaultWorld, yes bool, told string) string {
 		if yes {
 			return told + v.value
@@ -165,7 +165,7 @@ func othersAttacks() []vaultAttack {
 	for _, a := range []struct {
 		variant string
 		args    []string
-		// reached reports whether it had its effect.
+		// reached reports whether the attack had its effect.
 		reached func(v *vaultWorld) bool
 	}{
 		{"value replaced by an operator", []string{"vault", "put", "global/api"}, func(v *vaultWorld) bool { return strings.Contains(revealed(v), "hijacked") }},
@@ -191,7 +191,7 @@ func othersAttacks() []vaultAttack {
 	return list
 }
 
-// inDir has arguments that name a file name one of the gateway's directory.
+// inDir replaces file names in the arguments by paths in the gateway's directory.
 func inDir(v *vaultWorld, args []string) []string {
 	list := slices.Clone(args)
 	for i, arg := range list {
@@ -202,8 +202,8 @@ func inDir(v *vaultWorld, args []string) []string {
 	return list
 }
 
-// insideAttacks are SEC-08: programs in the sandbox, and links in the workspace. The
-// control runs the same program with nothing around it.
+// insideAttacks are SEC-08: programs in the sandbox, and links in the workspace. The control
+// runs the same program without a sandbox.
 func insideAttacks() []vaultAttack {
 	var list []vaultAttack
 	add := func(variant string, argv func(v *vaultWorld) []string) {
@@ -217,8 +217,8 @@ func insideAttacks() []vaultAttack {
 		add(name+" by its path", cat(func(v *vaultWorld) string { return filepath.Join(v.State, name) }))
 	}
 	add("vault.kek by a link of the workspace", cat(func(v *vaultWorld) string { v.link(); return "state/vault.kek" }))
-	// The processes of an ordinary user may not read palyrad: the control reads another process
-	// of that user.
+	// An ordinary user's processes cannot read palyrad, so the control reads another process of
+	// that user.
 	within := func(variant, format string) {
 		list = append(list, vaultAttack{"SEC-08", variant,
 			func(v *vaultWorld) string {
@@ -230,7 +230,7 @@ func insideAttacks() []vaultAttack {
 	within("environment of palyrad", "/proc/%d/environ%.0s")
 	connect := func(v *vaultWorld, address string) []string {
 		v.file("connect.py", "import socket, sys\ns = socket.socket(socket.AF_UNIX)\ns.connect(sys.argv[1].replace('@', '\\0'))\nprint(sys.argv[2])\n")
-		// The value in an argument would be told by an error.
+		// If the argument contained the value, an error message would show it.
 		return []string{"python3", "connect.py", address, `"kek_reached`}
 	}
 	add("bus of the session's keyring", func(v *vaultWorld) []string {
@@ -251,7 +251,7 @@ func insideAttacks() []vaultAttack {
 			return output(v.palyra("call", "fs.read", "path=state/vault.kek"))
 		},
 		func(v *vaultWorld) string { return v.bare("cat", "state/vault.kek") }})
-	// A program has the placeholder alone, whatever the call sets beside it.
+	// A program receives only the placeholder, whatever other variables the call sets.
 	variable := func(v *vaultWorld, more ...string) string {
 		v.file("environment.py", "import os\nprint(dict(os.environ))\n")
 		return output(v.palyra(append([]string{"call", "process.run", `argv=["python3","environment.py"]`}, more...)...))

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// hostRows are NET-04: one host to who checks and another to who connects. What
-// is malformed goes through the careless proxy in the control; what is only
-// another spelling reaches evil when no rule denies it.
+// hostRows are NET-04: one host for the check and another for the connection. In the control,
+// malformed requests go through the careless proxy. Mere alternative spellings reach evil if no
+// rule denies it.
 func hostRows() []row {
 	const source = "OpenShell#1498, suna#6096, MCKRUZ#649"
 	connect := func(place string) []string {
@@ -99,8 +99,7 @@ func hostRows() []row {
 	return list
 }
 
-// tlsRows are NET-05: TLS that means another host than the connection does.
-// Not a byte of it may get to good.
+// tlsRows are NET-05: TLS for another host than the connection's. No byte of it may reach good.
 func tlsRows() []row {
 	const source = "gh-aw-firewall#8878, microsandbox#709"
 	untouched := func(rules ...string) func(*scene) { return all(allow(rules...), alarm(anyByte)) }
@@ -161,7 +160,7 @@ func tlsRows() []row {
 	return list
 }
 
-// httpRows are NET-06: more requests than are looked at.
+// httpRows are NET-06: further requests that the proxy does not inspect.
 func httpRows() []row {
 	const source = "request smuggling"
 	const smuggled = `GET /forbidden HTTP/1.1\r\nHost: {evil}\r\nConnection: close\r\n\r\n`
@@ -228,7 +227,7 @@ func httpRows() []row {
 			probe: talk("tcp {@good:80}", `send GET / HTTP/1.1\r\nHost: {good}\r\nConnection: close\r\nX: `, "flood 200000", `send \r\n\r\n`, "want fine")})
 }
 
-// size is that of a text once it is filled and its escapes are read.
+// size returns the length of a text after expansion and unquoting.
 func size(text string) int {
 	plain, err := strconv.Unquote(`"` + strings.ReplaceAll(text, "{evil}", "evil.s0000.test") + `"`)
 	if err != nil {
@@ -237,8 +236,7 @@ func size(text string) int {
 	return len(plain)
 }
 
-// dnsRows are NET-08: what names can carry out, and other answers than
-// addresses can bring in.
+// dnsRows are NET-08: data sent out in names, and answers other than addresses.
 func dnsRows() []row {
 	const source = "DNS tunnels"
 	var list []row

@@ -23,14 +23,14 @@ import (
 	"palyra/test/process"
 )
 
-// order is what this binary, started again, is told to run: where the process
-// that has the sandbox must be another, to be killed or to sit at a terminal.
+// order instructs this binary, started again, to run a sandbox in a separate process, which the
+// test can kill or attach to a terminal.
 type order struct {
 	Spec   sandbox.Spec
 	Config bubblewrap.Config
 }
 
-// answer is what it says of the run.
+// answer is the child's report of the run.
 type answer struct {
 	Report sandbox.Report
 	Error  string
@@ -38,7 +38,7 @@ type answer struct {
 
 const childOrder = "TEST_PALYRA_ATTACK_ORDER"
 
-// obey is the main function of such a process.
+// obey is the main function of the child.
 func obey(text string) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -48,7 +48,7 @@ func obey(text string) error {
 	if err != nil {
 		return err
 	}
-	// Whoever waits on the errors learns that the program runs.
+	// The parent waits on standard error until the program runs.
 	o.Spec.Output = func(_ string, chunk []byte) { fmt.Fprintf(os.Stderr, "output: %s", chunk) }
 	report, err := r.Run(context.Background(), o.Spec)
 	if report.Layer != nil {
@@ -62,7 +62,7 @@ func obey(text string) error {
 	return json.NewEncoder(os.Stdout).Encode(a)
 }
 
-// child prepares such a process.
+// child prepares the command of the child.
 func child(t *testing.T, o order) *exec.Cmd {
 	t.Helper()
 	text := must.Get(json.Marshal(o))(t)
@@ -73,7 +73,7 @@ func child(t *testing.T, o order) *exec.Cmd {
 	return cmd
 }
 
-// atTerminal runs a program with a palyrad that sits at a terminal.
+// atTerminal runs a program with a palyrad that has a terminal.
 func atTerminal(t *testing.T, without []string, s sandbox.Spec) attempt {
 	t.Helper()
 	master, slave, err := newTerminal()

@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// configurationRows are attacks by another user of the host, who may change what palyrad reads,
-// and by a server that comes after a policy about it.
+// configurationRows are attacks by another user of the host who can change files that palyrad
+// reads, and by a server that is added after a policy about it.
 func configurationRows() []factRow {
 	const forbidsLater = freeHere + `
 @id("later") @reason("not this tool") forbid(principal, action == Action::"tool.execute/library/echo", resource);`
@@ -29,7 +29,7 @@ func configurationRows() []factRow {
 	}
 }
 
-// otherUserRows are attacks by a user that only root can be.
+// otherUserRows are attacks by another user. Only root can create that user's files.
 func otherUserRows() []factRow {
 	const nobody = 65534
 	return []factRow{
@@ -42,8 +42,9 @@ func otherUserRows() []factRow {
 	}
 }
 
-// obeys replaces the policy directory by a link to another, in which everything runs without
-// people, and returns the canary if a program runs after a reload. An attacker spoils it late.
+// obeys replaces the policy directory by a link to another directory, whose policy lets
+// everything run without approval. It returns the canary if a program runs after a reload. An
+// attacker changes the directory late.
 func (g *gateway) obeys(late bool, spoil func(dir string) error) string {
 	g.T.Helper()
 	dir := filepath.Join(g.Dir, "others")

@@ -9,12 +9,12 @@ import (
 	"strings"
 )
 
-// developerForbidden forbids one member the secret files, and nobody else.
+// developerForbidden forbids the secret files to one member only.
 const developerForbidden = `
 @id("no-secret-for-dev") forbid(principal == User::"dev", action in Action::"tool.execute", resource) when { context has path_folded && context.path_folded like "*secret*" };`
 
-// disclosureRows are attacks by callers who may not read a file, on methods that read: change
-// sets, the status, exports, attestations, explanations and retries.
+// disclosureRows are attacks by callers who may not read a file, through methods that read:
+// change sets, the status, exports, attestations, explanations and retries.
 func disclosureRows() []factRow {
 	const (
 		agentsSeeWorkspaces  = `@id("workspaces") permit(principal, action == Action::"workspace.read", resource);`
@@ -68,7 +68,7 @@ func disclosureRows() []factRow {
 	}
 }
 
-// policy adds a policy to a gateway that runs.
+// policy adds a policy to a running gateway.
 func (g *gateway) policy(text string) {
 	g.T.Helper()
 	g.write(filepath.Join(g.Policies, "20.cedar"), text)
@@ -77,7 +77,7 @@ func (g *gateway) policy(text string) {
 	}
 }
 
-// newAgent makes an agent of local, and returns the directory of its credentials.
+// newAgent creates an agent of local and returns the directory of its credentials.
 func (g *gateway) newAgent(name string) string {
 	g.T.Helper()
 	dir := filepath.Join(g.Dir, name)
@@ -87,8 +87,8 @@ func (g *gateway) newAgent(name string) string {
 	return dir
 }
 
-// exports has people asked to overwrite a secret file with the content, and returns an
-// auditor's export of the question.
+// exports creates an approval request to overwrite a secret file with the content, and returns
+// an auditor's export of it.
 func (g *gateway) exports(content string) string {
 	g.T.Helper()
 	g.file("secret.txt", content)
@@ -104,7 +104,7 @@ func (g *gateway) exports(content string) string {
 	return r.Out + r.Err
 }
 
-// explains has a developer ask for the explanation of a call about a secret file.
+// explains requests, as a developer, the explanation of a call about a secret file.
 func (g *gateway) explains(script string, call ...string) string {
 	g.T.Helper()
 	dev := g.member("dev", "developer")
@@ -115,7 +115,7 @@ func (g *gateway) explains(script string, call ...string) string {
 	return r.Out + r.Err
 }
 
-// withDigest has the canary in place of the digest of a content.
+// withDigest replaces the digest of a content by the canary.
 func withDigest(content, text string) string {
 	sum := sha256.Sum256([]byte(content))
 	return strings.ReplaceAll(text, hex.EncodeToString(sum[:]), canary)

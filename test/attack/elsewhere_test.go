@@ -8,8 +8,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// elsewhereRows are attacks that have a rule or a grant for a sandboxed call cover one that is
-// decided here and run by others, or the other way around.
+// elsewhereRows are attacks that apply a rule or a grant for sandboxed calls to a call that the
+// gateway decides and others run, or the reverse.
 func elsewhereRows() []factRow {
 	const touch = `{"argv":["touch","made"]}`
 	return []factRow{
@@ -37,11 +37,11 @@ func elsewhereRows() []factRow {
 	}
 }
 
-// allowed has the canary in place of a sign of success.
+// allowed replaces a sign of success by the canary.
 func allowed(answer, sign string) string { return strings.ReplaceAll(answer, sign, canary) }
 
-// grant has people give a grant for all calls of the tool: for a call here, or for one about
-// which an AuthZEN client asks.
+// grant gives an approval for all calls of the tool: for a sandboxed call if here is set,
+// otherwise for a call that an AuthZEN client asks about.
 func (e *entrances) grant(here bool, input string) {
 	e.T.Helper()
 	standing := []string{"--allow", "timeboxed", "--for", "1h", "--match", "tool"}

@@ -20,33 +20,33 @@ import (
 	"palyra/test/process"
 )
 
-// agentName is the agent of the hook over hooks.sock, which is also used at the other entrances.
+// agentName is the agent of the hook over hooks.sock. The other entrances use the same agent.
 const agentName = "claude-code"
 
 const (
-	// freeHere lets every call run without people that a sandbox of the gateway holds.
+	// freeHere lets every call in a sandbox of the gateway run without approval.
 	freeHere = `
 @id("free-here") @reason("a test") @waives("approval: a test") permit(principal, action in Action::"tool.execute", resource)
 when { context.egress.mode != "none" } unless { context has exec && (context.exec.env.contains("nothing") || context.exec.starts.contains("nothing")) };`
-	// freeElsewhere lets every call run without people that is run by others.
+	// freeElsewhere lets every call that others run proceed without approval.
 	freeElsewhere = `
 @id("free-elsewhere") @reason("a test") @waives("approval: a test") permit(principal, action in Action::"tool.execute", resource)
 when { context.sandbox.tier == "external" && context.sandbox.level == "none" && context.egress.mode == "none" };`
 )
 
-// entrances are the ways in of one agent of local.
+// entrances holds the clients for all entrances of one agent of local.
 type entrances struct {
 	*gateway
-	// api is a client with the certificate of local, address the URL of the API.
+	// api is a client with the certificate of local; address is the URL of the API.
 	api     *http.Client
 	address string
-	// agent is a client with a token of the agent, token the id of the token, credentials the
-	// directory of the agent's certificate.
+	// agent is a client with a token of the agent, token is the id of the token, and credentials
+	// is the directory of the agent's certificate.
 	agent              *http.Client
 	token, credentials string
 }
 
-// entrances makes an agent, about which local may ask by AuthZEN.
+// entrances creates an agent about which local may ask by AuthZEN.
 func (g *gateway) entrances() *entrances {
 	g.T.Helper()
 	g.restart(func(config string) string {
@@ -100,7 +100,7 @@ func post(c *http.Client, url, body string) (*http.Response, string) {
 	return res, string(text)
 }
 
-// hook announces a tool use of the agent, or its end, and returns the decision.
+// hook announces a tool use of the agent, or its completion, and returns the decision.
 func (e *entrances) hook(event, id, tool, input string) string {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", statedir.Hooks(e.State))
@@ -110,12 +110,12 @@ func (e *entrances) hook(event, id, tool, input string) string {
 	return res.Header.Get("Palyra-Decision") + " " + text
 }
 
-// evaluation is an AuthZEN request about a call of the agent.
+// evaluation returns an AuthZEN request about a call of the agent.
 func evaluation(tool, input string) string {
 	return `{"subject":{"type":"agent","id":"` + agentName + `"},"action":{"name":"tools/call"},"resource":{"type":"tool","id":"` + tool + `"},"context":{"arguments":` + input + `}}`
 }
 
-// authzen asks whether the agent may make a call.
+// authzen sends an AuthZEN request for a call of the agent.
 func (e *entrances) authzen(tool, input string) string {
 	_, text := post(e.api, e.address+"/access/v1/evaluation", evaluation(tool, input))
 	return text
@@ -141,7 +141,7 @@ func (e *entrances) mcp(tool string, meta mcp.Meta, input string) string {
 	return string(text)
 }
 
-// clientOver is a client of the API, with a token if there is one.
+// clientOver returns a client of the API, which sends a token if one is given.
 func clientOver(t *testing.T, config *tls.Config, token string) *http.Client {
 	transport := &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true}
 	t.Cleanup(transport.CloseIdleConnections)
@@ -167,7 +167,7 @@ func (e *entrances) call(tool, input string) string {
 	return r.Out + r.Err
 }
 
-// answering makes a call and answers every question that comes of it.
+// answering makes a call and answers every approval request until the call ends.
 func (g *gateway) answering(call func() string, flags ...string) string {
 	g.T.Helper()
 	ended := make(chan string, 1)
@@ -185,7 +185,7 @@ func (g *gateway) answering(call func() string, flags ...string) string {
 	return result
 }
 
-// answerAll answers the questions that wait, and returns how many.
+// answerAll answers the pending approvals and returns their number.
 func (g *gateway) answerAll(flags ...string) (n int) {
 	g.T.Helper()
 	for line := range strings.Lines(g.palyra("approvals", "list", "-o", "ndjson").Out) {
@@ -200,7 +200,7 @@ func (g *gateway) answerAll(flags ...string) (n int) {
 	return n
 }
 
-// denying makes a call and denies every question.
+// denying makes a call and denies every approval request.
 func (g *gateway) denying(call func() string) string {
 	g.T.Helper()
 	return g.answering(call, "--deny", "--reason", "no")

@@ -15,10 +15,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestSecretInEvidence: a program of the daemon's uses a secret, gets it echoed
-// back and prints what it got. Nothing that the daemon keeps or shows holds the
-// value. In the control it is an argument of the call, as where no placeholder
-// stands for it.
+// TestSecretInEvidence: a program of the daemon uses a secret, receives it back from the server
+// and prints the response. No file or output of the daemon contains the value. Control: the
+// value is an argument of the call, where no placeholder replaces it.
 func TestSecretInEvidence(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -62,7 +61,7 @@ func TestSecretInEvidence(t *testing.T) {
 	record(t, "SEC-01 journal, tape and attestation", len(found) > 0, len(heldIn(t, g.Dir, s.secret)) > 0, strings.Join(found, ", ")+told.Err)
 }
 
-// heldIn names the files below a directory that hold a value.
+// heldIn lists the files below a directory that contain a value.
 func heldIn(t *testing.T, dir, value string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {

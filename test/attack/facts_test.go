@@ -17,14 +17,15 @@ import (
 	"palyra/internal/core/must"
 )
 
-// factRow is an attack on what policy was told of a call: what it judges is one
-// file, what is read or written is to be another; or on what it was told of the caller.
+// factRow is an attack on the facts that policy receives. In an attack on the facts of a call,
+// policy judges one file and the call reads or writes another. Other attacks are on the facts
+// about the caller.
 type factRow struct {
 	id, variant string
-	// policies forbid the canary; the control is made under lifted.
+	// policies forbid the canary; lifted are the policies of the control.
 	policies, lifted string
-	// attack returns what the attacker saw or did. late is false for the control:
-	// what the attacker changes after policy judged is then so before.
+	// attack returns what the attacker saw or did. If late is false, which is the control, the
+	// attacker makes the change before policy judges.
 	attack func(g *gateway, late bool) string
 }
 
@@ -108,7 +109,7 @@ func factRows() []factRow {
 		{"GW-12", "label that forgets what was read", noWriteAfterRead, noWriteAfterRead, func(g *gateway, late bool) string {
 			g.file("plain.txt", "plain\n")
 			g.palyra("call", "fs.read", "path=plain.txt", "--run", "one", "--session", "one")
-			if !late { // what a person may do, and a label may not
+			if !late { // a person may end a session, a label may not
 				g.palyra("sessions", "end", strings.TrimSpace(g.palyra("sessions", "list", "-o", "name").Out), "--reason", "it is over")
 			}
 			g.palyra("call", "fs.write", "path=made", "content="+canary, "--run", "two", "--session", "two")
@@ -133,7 +134,7 @@ func factRows() []factRow {
 			call := g.begin("call", "fs.read", "path="+other, "--run", "another")
 			if a, asked := call.Asked(); asked {
 				g.answer(a, "--deny", "--reason", "no")
-				return canary // somebody was bothered
+				return canary // a person was asked
 			}
 			return call.wait().Out
 		}},
@@ -190,21 +191,21 @@ func (g *gateway) reads(path string) string {
 	return call.wait().Out
 }
 
-// linked makes a plain file, a secret one and a link to the first.
+// linked creates a plain file, a secret file and a link to the plain file.
 func (g *gateway) linked() {
 	g.file("plain.txt", "plain\n")
 	g.file("secret.txt", canary+"\n")
 	g.turn("plain.txt", "link")
 }
 
-// turn makes a link of the workspace lead elsewhere, at one moment.
+// turn atomically redirects a link of the workspace.
 func (g *gateway) turn(target, link string) {
 	full := filepath.Join(g.Workspace, link)
 	must.Check(g.T, errors.Join(os.Symlink(target, full+".new"), os.Rename(full+".new", full)))
 }
 
-// swapLinkDuringApproval swaps the link to the secret once approval is requested, or before; the
-// request is then approved.
+// swapLinkDuringApproval redirects the link to the secret once approval is requested, or
+// before; the request is then approved.
 func (g *gateway) swapLinkDuringApproval(late bool, args ...string) string {
 	target, _ := os.Readlink(filepath.Join(g.Workspace, "link"))
 	turn := func() { g.turn(map[string]string{"plain.txt": "secret.txt", "dir": "secret"}[target], "link") }
@@ -221,8 +222,8 @@ func (g *gateway) swapLinkDuringApproval(late bool, args ...string) string {
 	return call.wait().Out
 }
 
-// flipping makes calls while the link flips between what may be read and what
-// may not, until one shows the canary or there were enough.
+// flipping makes calls while the link alternates between a readable and a forbidden file, until
+// a call shows the canary or the attempts are used up.
 func (g *gateway) flipping(call func() string) string {
 	plain, _ := os.Readlink(filepath.Join(g.Workspace, "link"))
 	secret := strings.NewReplacer("plain", "secret").Replace(plain)
@@ -250,8 +251,8 @@ func (g *gateway) flipping(call func() string) string {
 	return out
 }
 
-// TestFactsCannotBeForged: no attack on the facts of a call reaches data that policy forbids. The
-// control is the same attack without the policy: the data can be reached.
+// TestFactsCannotBeForged: no attack on the facts of a call reaches data that policy forbids.
+// Control: without the policy, the same attack reaches the data.
 func TestFactsCannotBeForged(t *testing.T) {
 	t.Parallel()
 	rows := factRows()

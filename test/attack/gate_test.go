@@ -14,9 +14,8 @@ import (
 	"palyra/test/process"
 )
 
-// gateRows are what a program of a call that was allowed leaves for others to
-// trust: it waits for somebody at the commit gate. What leads outside leads to
-// the gateway's canary.
+// gateRows are changes that an allowed call's program leaves for others to trust. The changes
+// wait for approval at the commit gate. Links that lead outside lead to the gateway's canary.
 func gateRows() []struct{ id, variant, python string } {
 	return []struct{ id, variant, python string }{
 		{"FS-03", "symbolic link swapped in, at the gate", "os.remove('plain'); os.symlink('../outside', 'plain')"},
@@ -28,7 +27,7 @@ func gateRows() []struct{ id, variant, python string } {
 	}
 }
 
-// gated is a gateway with everything in its workspace that gateRows attack.
+// gated returns a gateway whose workspace contains everything that gateRows attack.
 func gated(t *testing.T, policy string) (g *gateway, outside string) {
 	t.Helper()
 	g = newGateway(t, policy, `protected = ["deploy/**"]`)
@@ -57,9 +56,8 @@ func script(variant string) string {
 	return strings.NewReplacer(" ", "-", ",", "", ".", "").Replace(variant) + ".py"
 }
 
-// TestCommitGate: an attack leaves the workspace as it is while it waits and
-// when it is denied, and arrives when somebody allows it. The control is a
-// policy that lets every change pass.
+// TestCommitGate: an attack does not change the workspace while it waits or when it is denied,
+// and arrives once it is approved. Control: a policy that accepts every change.
 func TestCommitGate(t *testing.T) {
 	t.Parallel()
 	for _, r := range gateRows() {

@@ -18,22 +18,22 @@ import (
 	"palyra/test/process"
 )
 
-// programs has, once, palyrad and palyra as `make build` links them.
+// programs builds palyrad and palyra once, linked as `make build` links them.
 var programs = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(places.base, "bin")
 	return dir, process.Install(dir, "palyrad", "palyra")
 })
 
-// withoutHelper has, once, a palyrad without its sandbox helper.
+// withoutHelper builds, once, a palyrad without its sandbox helper.
 var withoutHelper = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(places.base, "without-helper")
 	return filepath.Join(dir, process.WithoutHelper), process.Install(dir, process.WithoutHelper)
 })
 
-// What operators of these tests permit.
+// These are policies that operators add in the tests.
 const (
-	// unattended lets programs and writes run without a human, whatever variables they
-	// get, whatever they start and whatever code they are given.
+	// unattended lets programs and writes run without approval, whatever variables, child programs
+	// or code they have.
 	unattended = `@id("unattended")
 @reason("runs unattended in the tests")
 @waives("approval: the workspace is a temporary directory")
@@ -41,7 +41,7 @@ permit(principal, action in [Action::"tool.execute/process.run", Action::"tool.e
 when { context.egress.mode != "none" }
 unless { context has exec && (context.exec.env.contains("nothing") || context.exec.starts.contains("nothing") || ![true, false].contains(context.exec.inline_code)) };
 `
-	// anyCommit takes the commit gate away.
+	// anyCommit disables the commit gate.
 	anyCommit = `@id("any-commit")
 @reason("everything is committed in the tests")
 @waives("approval: the workspace is a temporary directory")
@@ -49,13 +49,13 @@ permit(principal, action == Action::"workspace.commit", resource);
 `
 )
 
-// gateway is one palyrad, and the palyra that calls it.
+// gateway is one palyrad with the palyra that calls it.
 type gateway struct {
 	*process.Palyrad
 	client string
 }
 
-// newGateway makes the directories, the configuration and a policy.
+// newGateway creates the directories, the configuration and a policy.
 func newGateway(t *testing.T, policy string, settings ...string) *gateway {
 	t.Helper()
 	bin := must.Get(programs())(t)
@@ -89,19 +89,19 @@ func (g *gateway) write(path, text string) {
 	must.Do(g.T, errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)))
 }
 
-// file writes a file of the workspace.
+// file writes a file in the workspace.
 func (g *gateway) file(name, text string) {
 	g.T.Helper()
 	g.write(filepath.Join(g.Workspace, name), text)
 }
 
-// look is the state of the workspace.
+// look returns the state of the workspace.
 func (g *gateway) look() map[string]string {
 	g.T.Helper()
 	return must.Get(snapshot(g.Workspace))(g.T)
 }
 
-// start runs palyrad, behind wrap, and reports whether it got ready.
+// start runs palyrad, behind wrap, and reports whether it became ready.
 func (g *gateway) start(wrap ...string) bool {
 	g.T.Helper()
 	g.Wrap = wrap
@@ -109,7 +109,7 @@ func (g *gateway) start(wrap ...string) bool {
 	return g.AwaitReady()
 }
 
-// mustStart is start that fails.
+// mustStart is start, and fails the test if palyrad does not become ready.
 func (g *gateway) mustStart(wrap ...string) {
 	g.T.Helper()
 	if !g.start(wrap...) {
@@ -117,7 +117,7 @@ func (g *gateway) mustStart(wrap ...string) {
 	}
 }
 
-// end sends a signal and waits for the end.
+// end sends a signal and waits until palyrad exits.
 func (g *gateway) end(s syscall.Signal) {
 	g.T.Helper()
 	g.Signal(s)
@@ -134,7 +134,7 @@ func (g *gateway) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// palyra runs palyra to its end.
+// palyra runs a palyra command and waits until it exits.
 func (g *gateway) palyra(args ...string) process.Result {
 	g.T.Helper()
 	return process.Finish(g.T, g.command(args...))
@@ -151,13 +151,13 @@ func list(argv []string) string {
 	return string(text)
 }
 
-// waiting is a call that runs, or waits for an answer.
+// waiting is a call that runs or waits for approval.
 type waiting struct {
 	g *gateway
 	*process.Child
 }
 
-// begin starts a call and does not wait for it.
+// begin starts a call without waiting for it.
 func (g *gateway) begin(args ...string) *waiting {
 	g.T.Helper()
 	return &waiting{g, process.Begin(g.T, g.command(args...))}
@@ -168,13 +168,13 @@ func (w *waiting) wait() process.Result {
 	return w.Wait(w.g.T)
 }
 
-// answer decides an approval.
+// answer answers an approval.
 func (g *gateway) answer(a process.Ask, flags ...string) process.Result {
 	g.T.Helper()
 	return g.palyra(a.Decide(flags...)...)
 }
 
-// attested is the part of the newest attestation that these tests look at.
+// attested returns the newest attestation and whether it verifies.
 func (g *gateway) attested() (text string, verified bool) {
 	g.T.Helper()
 	id := strings.TrimSpace(g.palyra("attest", "list", "--limit", "1", "-o", "name").Out)
@@ -186,7 +186,7 @@ func (g *gateway) attested() (text string, verified bool) {
 	return text, s.Verified
 }
 
-// restart starts the gateway again with another configuration.
+// restart restarts the gateway with a changed configuration.
 func (g *gateway) restart(change func(config string) string) {
 	g.T.Helper()
 	g.end(syscall.SIGTERM)
@@ -194,7 +194,7 @@ func (g *gateway) restart(change func(config string) string) {
 	g.mustStart()
 }
 
-// executable writes a program of the workspace.
+// executable writes an executable file in the workspace.
 func (g *gateway) executable(name, text string) {
 	g.T.Helper()
 	g.file(name, text)

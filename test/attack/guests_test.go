@@ -32,14 +32,14 @@ import (
 	"palyra/test/wasm/wasmtest"
 )
 
-// guests is a sandbox with the real worker, and with one that misbehaves.
+// guests is a sandbox with the real worker and with a misbehaving one.
 type guests struct {
 	*testing.T
 	tierC     *bubblewrap.Runner
 	good, bad string
 }
 
-// TestGuests tries the operations of a guest without grants, and those of a worker that it has
+// TestGuests tries the operations of a guest without grants, and of a worker that a guest has
 // taken over.
 func TestGuests(t *testing.T) {
 	t.Parallel()
@@ -67,7 +67,7 @@ func (g *guests) row(name string, attack, control func(g *guests) (bool, string)
 	})
 }
 
-// open starts palyrad's side with a worker, and also returns its directory.
+// open opens a runner with a worker and also returns the runner's directory.
 func (g *guests) open(worker string) (r *engine.Runner, dir string) {
 	g.Helper()
 	dir = jailtest.Dir(g.T)
@@ -76,7 +76,7 @@ func (g *guests) open(worker string) (r *engine.Runner, dir string) {
 	return r, dir
 }
 
-// call is one of alice's of a module in text form.
+// call returns a call of alice's for a module in text form.
 func (g *guests) call(wat string) guest.Call {
 	g.Helper()
 	text := must.Get(wasmtime.Wat2Wasm(wat))(g.T)
@@ -96,7 +96,7 @@ func says(r *engine.Runner, c guest.Call) string {
 	return string(report.Output)
 }
 
-// granting answers everything that it is asked, as a host of everything would.
+// granting is a host that grants every request.
 type granting struct {
 	mu    sync.Mutex
 	asked []string
@@ -122,7 +122,7 @@ func guestSays(body string) string {
 		(i64.const 0x0000001300000003)))`
 }
 
-// grants are WASM-01: by handles nothing is to be had without a grant.
+// grants are WASM-01: without a grant, handles give access to nothing.
 func (g *guests) grants() {
 	r, _ := g.open(g.good)
 	for variant, body := range map[string]string{
@@ -144,7 +144,7 @@ func (g *guests) grants() {
 	}
 }
 
-// eight writes eight bytes, which a function of WASI puts at 64.
+// eight returns a guest that writes eight bytes, which a WASI function stores at address 64.
 func eight(function, types, call string) string {
 	return `(module (import "wasi_snapshot_preview1" "` + function + `" (func $get ` + types + `))
 	(import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
@@ -154,7 +154,7 @@ func eight(function, types, call string) string {
 		(drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))))`
 }
 
-// clock is WASM-02: the time and the randomness of a guest without a grant are none.
+// clock is WASM-02: a guest without a grant gets neither the time nor randomness.
 func (g *guests) clock() {
 	r, _ := g.open(g.good)
 	read := func(granted bool) func(g *guests) (bool, string) {
@@ -208,7 +208,8 @@ func (g *guests) files() {
 	})
 }
 
-// unbounded runs a guest in this process with the engine's own WASI, times in one instance.
+// unbounded runs a guest in this process with the engine's own WASI, as many times in one
+// instance.
 func (g *guests) unbounded(wat string, times int, give func(*wasmtime.WasiConfig)) string {
 	g.Helper()
 	out := filepath.Join(jailtest.Dir(g.T), "out")
@@ -228,7 +229,7 @@ func (g *guests) unbounded(wat string, times int, give func(*wasmtime.WasiConfig
 
 // neighbours is WASM-04: a call cannot find the data of an earlier one.
 func (g *guests) neighbours() {
-	// It says what the call before it left: nothing is "0".
+	// The guest prints the data that an earlier call left; "0" means none.
 	const leaves = `(module
 	(import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
 	(memory (export "memory") 1) (data (i32.const 64) "0")
@@ -240,7 +241,7 @@ func (g *guests) neighbours() {
 	g.row("WASM-04 finds the memory of another call", func(g *guests) (bool, string) {
 		r, _ := g.open(g.good)
 		c := g.call(leaves)
-		first, second := says(r, c), says(r, c) // in one worker
+		first, second := says(r, c), says(r, c) // both run in one worker
 		c.Owner = "user:bob"
 		if first != "0" {
 			g.Errorf("the first call: %s", first)
@@ -260,23 +261,23 @@ func (g *guests) neighbours() {
 	g.row("WASM-04 finds the worker of another principal", second("user:bob"), second("user:alice"))
 }
 
-// badAs is the worker that misbehaves in one way.
+// badAs returns a worker that misbehaves in the given way.
 func (g *guests) badAs(way string) string {
 	g.Helper()
 	worker := filepath.Join(jailtest.Dir(g.T), engine.Worker)
-	// A process that is started meanwhile would hold the file open for writing, so that it
-	// could not be started (ETXTBSY, execve(2)).
+	// A process that is forked meanwhile would hold the file open for writing, and execve(2) would
+	// fail (ETXTBSY).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	must.Do(g.T, os.WriteFile(worker, append(bytes.Clone(must.Get(os.ReadFile(g.bad))(g.T)), []byte(" "+way)...), 0o755))
 	return worker
 }
 
-// nothing is a guest that does nothing.
+// nothing is an empty guest.
 const nothing = `(module (memory (export "memory") 1) (func (export "_start")))`
 
-// takenOver are WASM-05: the worker is in a sandbox of its own. The control runs the same
-// worker outside of it.
+// takenOver are WASM-05: the worker runs in its own sandbox. The control runs the same worker
+// outside of it.
 func (g *guests) takenOver() {
 	dir := jailtest.Dir(g.T)
 	file, written := filepath.Join(dir, "canary"), filepath.Join(dir, "written")
@@ -294,7 +295,7 @@ func (g *guests) takenOver() {
 			conn.Close()
 		}
 	}()
-	// Compiled code of somebody's module, where palyrad keeps it.
+	// The attack replaces the compiled code that palyrad stores for a module.
 	good, code := g.open(g.good)
 	says(good, g.call(nothing))
 	kept := must.Get(filepath.Glob(filepath.Join(code, "code", "*.code")))(g.T)
@@ -325,7 +326,7 @@ func (g *guests) takenOver() {
 	}
 }
 
-// outside has a worker act without a sandbox, as palyrad's user.
+// outside runs a worker without a sandbox, as palyrad's user.
 func (g *guests) outside(worker string) string {
 	g.Helper()
 	pair := must.Get(syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0))(g.T)
@@ -350,8 +351,8 @@ func (g *guests) outside(worker string) string {
 	return string(read(wire.Done))
 }
 
-// lies is WASM-06: the reports of a worker are checked against its possible actions. The controls
-// report possible actions, and are accepted.
+// lies is WASM-06: the reports of a worker are checked against its possible actions. In the
+// controls, a worker reports possible actions and is accepted.
 func (g *guests) lies() {
 	fuel := func(way string) func(g *guests) (bool, string) {
 		return func(g *guests) (bool, string) {

@@ -11,7 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// onlyProgram lets one program run without people, where something else holds too.
+// onlyProgram returns a policy that lets one program run without approval, under a further
+// condition.
 func onlyProgram(name, and string) string {
 	return fmt.Sprintf(`@id("only") @reason("it is harmless") @waives("approval: the workspace is a temporary directory")
 permit(principal, action in [Action::"tool.execute/process.run", Action::"tool.execute/shell.run"], resource)
@@ -22,12 +23,11 @@ when {
 `, name, and)
 }
 
-// readsMore holds whatever variables a call sets, whatever its program starts and whatever
-// code it is given.
+// readsMore is true for any variables, child programs or code of a call.
 const readsMore = ` && !(context.exec.env.contains("nothing")) && !(context.exec.starts.contains("nothing")) && [true, false].contains(context.exec.inline_code)`
 
-// innerRows are calls that make a harmless command line run or write something else: by a
-// variable (GW2-05), and by an argument that names a command (GW2-06).
+// innerRows are calls that make a harmless command line run or write something else: through a
+// variable (GW2-05), or through an argument that names a command (GW2-06).
 func innerRows() []factRow {
 	unread := func(name string) string { return onlyProgram(name, "") }
 	covers := func(name string) string { return onlyProgram(name, readsMore) }
@@ -72,9 +72,9 @@ func innerRows() []factRow {
 	}
 }
 
-// argumentRows are calls in which an argument of one program's own names what runs
-// (GW2-71), git takes another repository of the workspace for its own (GW2-72), and an
-// interpreter gets code (GW2-73).
+// argumentRows are calls whose program-specific argument names another program to run (GW2-71),
+// makes git use another repository of the workspace (GW2-72), or gives code to an interpreter
+// (GW2-73).
 func argumentRows() []factRow {
 	unread := func(name string) string { return onlyProgram(name, "") }
 	covers := func(name string) string { return onlyProgram(name, readsMore) }
@@ -145,8 +145,7 @@ func argumentRows() []factRow {
 
 func argv(words ...string) string { return "argv=" + list(words) }
 
-// unasked makes a call and returns what it left in the file made. People who are asked
-// deny it.
+// unasked makes a call and returns the content of the file made. An approval request is denied.
 func (g *gateway) unasked(args ...string) string {
 	g.T.Helper()
 	call := g.begin(append([]string{"call"}, args...)...)
@@ -154,16 +153,16 @@ func (g *gateway) unasked(args ...string) string {
 		g.answer(a, "--deny", "--reason", "it does more than it seems to")
 	}
 	r := call.wait()
-	return g.Read("made") + strings.ReplaceAll(r.Err, canary, "the canary") // which the question shows
+	return g.Read("made") + strings.ReplaceAll(r.Err, canary, "the canary") // the request shows it
 }
 
-// withShells starts the gateway again, so that policy decides on shells.
+// withShells restarts the gateway so that policy decides on shells.
 func (g *gateway) withShells() {
 	g.T.Helper()
 	g.restart(func(config string) string { return strings.Replace(config, "allow_interpreters = true\n", "", 1) })
 }
 
-// granted has people give a grant for any call of the program.
+// granted creates a grant for any call of the program.
 func (g *gateway) granted(args ...string) {
 	g.T.Helper()
 	call := g.begin(append([]string{"call"}, args...)...)

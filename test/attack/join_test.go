@@ -6,8 +6,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// joinRows are attacks that use the answer to a tool use that a hook announced for another
-// call. In the control the announced call itself comes.
+// joinRows are attacks that use, for another call, the answer to a tool use that a hook
+// announced. In the control, the announced call itself arrives.
 func joinRows() []factRow {
 	const (
 		announced = `{"argv":["python3","script.py"]}`
@@ -16,7 +16,7 @@ func joinRows() []factRow {
 	comes := func(e *entrances, id, input string) {
 		e.denying(func() string { return e.mcp("process_run", mcp.Meta{"claudecode/toolUseId": id}, input) })
 	}
-	// joined has a use of the tool announced and allowed.
+	// joined announces a use of the tool and has it allowed.
 	joined := func(g *gateway, script string) *entrances {
 		e := g.entrances()
 		e.file("script.py", script)

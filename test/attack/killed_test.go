@@ -15,14 +15,13 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestKilledGateway kills palyrad with SIGKILL under a run, and while a change
-// set waits at the gate. The processes die with it; the rest is gone after the
-// next start.
+// TestKilledGateway kills palyrad with SIGKILL during a run and while a change set waits at the
+// gate. The processes end with palyrad; the next start removes everything else.
 func TestKilledGateway(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		variant string
-		// begin starts a call and returns when it is where it has to be.
+		// begin starts a call and returns when it has reached the required state.
 		begin func(g *gateway, token string) *waiting
 	}{
 		{"killed during a run", func(g *gateway, token string) *waiting {
@@ -52,7 +51,7 @@ func TestKilledGateway(t *testing.T) {
 			g.end(syscall.SIGKILL)
 			call.wait()
 			must.Eventually(t, "the program is gone", func() (bool, string) { return inSandbox("probe", token) == 0, "it goes on" })
-			// The control: before the next start there is something to sweep.
+			// Control: before the next start, some state remains to be swept.
 			left := g.remains(pid, state)
 			g.mustStart()
 			attack := strings.Join(g.remains(pid, state), "; ") + differences(work, g.look())
@@ -61,8 +60,8 @@ func TestKilledGateway(t *testing.T) {
 	}
 }
 
-// inSandbox counts the processes of a run, whose program's name begins with a text and whose
-// arguments have the token; palyra's own has the token, too.
+// inSandbox counts the processes of a run whose program name starts with the text and whose
+// arguments contain the token. The palyra process has the token, too.
 func inSandbox(program, token string) int {
 	n := 0
 	for _, pid := range processesWith(token) {
@@ -74,7 +73,7 @@ func inSandbox(program, token string) int {
 	return n
 }
 
-// directories are those of the state directory: a layer is one.
+// directories lists the directories below the state directory, which include layers.
 func (g *gateway) directories() []string {
 	var list []string
 	_ = filepath.WalkDir(g.State, func(path string, d fs.DirEntry, err error) error {
@@ -86,8 +85,8 @@ func (g *gateway) directories() []string {
 	return list
 }
 
-// remains is what a palyrad left on the machine: control groups, mounts, and
-// directories that were not there before.
+// remains lists the objects that a palyrad left on the machine: control groups, mounts, and new
+// directories.
 func (g *gateway) remains(pid int, before []string) []string {
 	var list []string
 	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
@@ -99,7 +98,7 @@ func (g *gateway) remains(pid int, before []string) []string {
 	if mounts, err := os.ReadFile("/proc/self/mounts"); err == nil && strings.Contains(string(mounts), g.Dir) {
 		list = append(list, "a mount in "+g.Dir)
 	}
-	// A palyrad that runs has a directory that is named after it.
+	// A running palyrad has a directory that is named after its process.
 	own := fmt.Sprintf("/%d-", g.Cmd.Process.Pid)
 	for _, dir := range g.directories() {
 		if !slices.Contains(before, dir) && (pid == g.Cmd.Process.Pid || !strings.Contains(dir, own)) {
@@ -109,13 +108,13 @@ func (g *gateway) remains(pid int, before []string) []string {
 	return list
 }
 
-// TestConcurrentRuns adds lines to a file by several runs at once. What a call says
-// that it did has to be there: on copies, the run that comes too late is told
-// so; on the workspace itself, as the control, lines are lost.
+// TestConcurrentRuns adds lines to a file from several concurrent runs. A line that a call
+// reports as written must be in the file. On copies, a run that finishes too late gets an
+// error. Control: on the workspace itself, lines are lost.
 func TestConcurrentRuns(t *testing.T) {
 	t.Parallel()
-	// On the workspace itself they wait until all of them have read. On copies
-	// nobody sees the others, who have a while to come.
+	// On the workspace itself, the runs wait until all of them have read. On copies, no run sees
+	// the others, so each waits for a fixed time.
 	const count = `import os, sys, time
 who, wait = sys.argv[1], float(sys.argv[2])
 lines = open('lines').read()
@@ -125,7 +124,7 @@ while time.monotonic() < end and not all(os.path.exists('read-' + w) for w in 'a
     time.sleep(0.01)
 open('lines', 'w').write(lines + who + '\n')
 `
-	// try returns how many runs said that they added a line and how many did.
+	// try returns how many runs reported a line and how many lines the file has.
 	try := func(mode, wait string) (said, did int, text string) {
 		g := newGateway(t, unattended, "mode = \""+mode+"\"")
 		g.file("lines", "")

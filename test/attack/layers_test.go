@@ -12,21 +12,21 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestLayersAreReported omits one layer at a time: the sandbox must report the omission, and a tool
-// that requires the layer must be refused.
+// TestLayersAreReported omits one layer at a time. The sandbox must report the omission, and
+// must refuse a tool that requires the layer.
 func TestLayersAreReported(t *testing.T) {
 	t.Parallel()
 	b := newBoundary(t)
 	c := newScene(t)
 	c.spec.Argv = []string{"./probe", "put"}
-	c.stray() // or there is nothing that closed_descriptors could close
+	c.stray() // gives closed_descriptors a descriptor to close
 	full := b.start(t, row{}, nil, c.spec)
 	if full.err != nil {
 		t.Fatal(full)
 	}
 	for _, layer := range full.report.Requested {
 		if downgraded(full.report, layer) {
-			continue // this machine does not have it, and the report says so
+			continue // this machine lacks the layer, and the report states it
 		}
 		t.Run(layer, func(t *testing.T) {
 			if !slices.Contains(full.report.Applied, layer) {
@@ -61,8 +61,8 @@ func TestLayersAreReported(t *testing.T) {
 	}
 }
 
-// inseparable are the layers that bubblewrap itself always puts in place: told
-// to leave them out, the sandbox refuses, because it cannot.
+// inseparable lists the layers that bubblewrap always creates. A sandbox that is configured
+// without one of them refuses to run.
 func inseparable() []string { return layers("user_namespace", "mount_namespace", noNewPrivs) }
 
 func downgraded(r sandbox.Report, layer string) bool {

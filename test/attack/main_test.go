@@ -23,24 +23,23 @@ import (
 	"palyra/internal/exec/sandbox/bubblewrap"
 )
 
-// setting is where the tests find and put things, and what palyrad can here.
+// setting holds the paths of the tests and the capabilities of palyrad on this machine.
 type setting struct {
-	// base is passable for every user and holds all else.
+	// base is the directory of all other paths; every user can traverse it.
 	base string
-	// scenes is where runs have their workspaces.
+	// scenes is the directory of the workspaces.
 	scenes string
-	// probe is the program that attacks, talker the one that does so by the
-	// network.
+	// probe is the program that attacks; talker attacks over the network.
 	probe, talker program
 	root          bool
-	// whole is true where each wall is tried alone, and rows as an ordinary user as well:
+	// whole is true if each wall is tried alone, and rows are also run as an ordinary user: in
 	// `make attack` and `make test-all`.
 	whole bool
-	// groups is true where control groups can be made.
+	// groups is true if control groups can be created.
 	groups bool
 }
 
-// program is one that scenes run, with its digest.
+// program is a program that scenes run, with its digest.
 type program struct {
 	name    string
 	content []byte
@@ -50,21 +49,20 @@ type program struct {
 // places is set once, by TestMain.
 var places setting
 
-// applies reports whether a row is an attack on a palyrad of this kind, and on
-// this kernel.
+// applies reports whether a row applies to this palyrad and this kernel.
 func (s setting) applies(r row) bool {
 	return (s.root || !r.root) && (s.groups || !r.groups) && (r.arch == "" || r.arch == runtime.GOARCH) && (r.entry == "" || exists(r.entry))
 }
 
-// The ordinary user's process is told by its environment where it is to work
-// and where to leave its outcomes.
+// These variables give the ordinary user's process its working directory and the file for its
+// outcomes.
 const (
 	userBase    = "TEST_PALYRA_ATTACK_BASE"
 	userHome    = "TEST_PALYRA_ATTACK_HOME"
 	userResults = "TEST_PALYRA_ATTACK_RESULTS"
 )
 
-// matrixFile names a file that gets the matrix as well.
+// matrixFile names the variable with a file to which the matrix is also written.
 const matrixFile = "TEST_PALYRA_ATTACK_MATRIX"
 
 func TestMain(m *testing.M) {
@@ -101,8 +99,7 @@ func run(m *testing.M) (code int, err error) {
 	if err := setDaemonEnvironment(); err != nil {
 		return 1, err
 	}
-	// Much of the time rows wait, for a deadline or for an answer that must not
-	// come.
+	// Rows spend much of their time waiting for a deadline, or for an answer that must not come.
 	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0)+2)); err != nil {
 		return 1, err
 	}
@@ -122,21 +119,21 @@ func run(m *testing.M) (code int, err error) {
 	return code, nil
 }
 
-// setDaemonEnvironment gives this process, which is the daemon, an environment that no program must
-// inherit.
+// setDaemonEnvironment sets an environment for this process, which is the daemon. No program
+// may inherit it.
 func setDaemonEnvironment() error {
 	failed := os.Setenv("PATH", os.Getenv("PATH")+":"+command.WorkspaceMount+"/node_modules/.bin")
 	for _, name := range steering() {
 		value := canary
 		if name == "LD_PRELOAD" {
-			value = "libc.so.6" // every program has it anyway
+			value = "libc.so.6" // a library that every program loads anyway
 		}
 		failed = errors.Join(failed, os.Setenv(name, value))
 	}
 	return failed
 }
 
-// prepare makes the directories and builds the probe.
+// prepare creates the directories and builds the probe.
 func prepare(asUser bool) (err error) {
 	if asUser {
 		places.base = os.Getenv(userBase)
@@ -169,7 +166,7 @@ func prepare(asUser bool) (err error) {
 		os.Mkdir(filepath.Join(places.scenes, "layers"), 0o700), os.Mkdir(filepath.Join(places.scenes, "quarantine"), 0o700))
 }
 
-// load reads a program that was built.
+// load reads a built program and its digest.
 func (p *program) load(name string) (err error) {
 	p.name = name
 	if p.content, err = os.ReadFile(filepath.Join(places.base, name)); err != nil {
@@ -180,8 +177,8 @@ func (p *program) load(name string) (err error) {
 	return nil
 }
 
-// ready fails where no sandbox can be built: attacks that were not tried must
-// not look as if they had failed.
+// ready fails if no sandbox can be built. Otherwise attacks that were not tried would look as
+// if they had failed.
 func ready() error {
 	r, err := bubblewrap.New(configOf(nil, ""))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"sync"
 )
 
-// The words of the matrix.
+// These are the words of the matrix.
 const (
 	denied    = "denied"
 	escaped   = "ESCAPED"
@@ -22,7 +22,7 @@ const (
 	notTried  = "NOT TRIED"
 )
 
-// outcome is that of an attack and of its negative control.
+// outcome holds the results of an attack and of its negative control.
 type outcome struct {
 	Attack  string `json:"attack"`
 	Control string `json:"control"`
@@ -30,8 +30,8 @@ type outcome struct {
 
 func (o outcome) good() bool { return o.Attack == denied && o.Control == succeeded }
 
-// matrix collects the outcomes of this process and those of the ordinary user
-// whose process it started.
+// matrix collects the outcomes of this process and of the process that it started as an
+// ordinary user.
 type matrix struct {
 	mu   sync.Mutex
 	own  map[string]outcome
@@ -47,7 +47,7 @@ func (m *matrix) record(row string, o outcome) {
 	m.own[row] = o
 }
 
-// save hands the outcomes of this process to the one that started it.
+// save writes the outcomes of this process to a file for the parent process.
 func (m *matrix) save(file string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -58,7 +58,7 @@ func (m *matrix) save(file string) error {
 	return os.WriteFile(file, text, 0o600)
 }
 
-// load takes over what an ordinary user's process saved.
+// load reads the outcomes that an ordinary user's process saved.
 func (m *matrix) load(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -69,11 +69,9 @@ func (m *matrix) load(file string) error {
 	return json.Unmarshal(text, &m.user)
 }
 
-// print writes a line per row of the catalogue and the sum, and reports
-// whether every row is as it must be. Where one is not, only such rows are
-// written: nobody has to look for them among the others. Rows that a filter on
-// the command line left out are printed as such when partial is set, and are no
-// failure then.
+// print writes a line for each row of the catalogue and the totals, and reports whether every
+// row has the required outcome. If some rows do not, it writes only these. If partial is set,
+// rows that a command-line filter excluded are printed as such and are not failures.
 func (m *matrix) print(w io.Writer, rows []row, partial bool) (good bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -120,7 +118,7 @@ func (m *matrix) print(w io.Writer, rows []row, partial bool) (good bool) {
 	return good
 }
 
-// matrixLine is a row of the matrix, of a user's outcomes if there are any.
+// matrixLine formats a row of the matrix, with the ordinary user's outcomes if there are any.
 func matrixLine(id, variant string, cells []outcome, stopped string) string {
 	user := outcome{}
 	if len(cells) > 1 {
@@ -129,9 +127,9 @@ func matrixLine(id, variant string, cells []outcome, stopped string) string {
 	return fmt.Sprintf("%-6s %-44s %-10s %-10s %-10s %-10s %s\n", id, variant, cells[0].Attack, cells[0].Control, user.Attack, user.Control, stopped)
 }
 
-// cells are a row's outcomes: of this process, and, where this is root and the
-// row is of the sandbox, of an ordinary user. Without the whole matrix they are of this
-// process alone.
+// cells returns a row's outcomes in this process. If this process is root and the row is of the
+// sandbox, it also returns the outcomes of an ordinary user. Without the whole matrix, only the
+// outcomes of this process are returned.
 func (m *matrix) cells(r row, root bool) (cells []outcome, ran bool) {
 	own, ran := m.own[r.name()]
 	if !ran {

@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// The record types that are answered.
+// These are the record types that the name server answers.
 const (
 	typeA    = 1
 	typeTXT  = 16
 	typeAAAA = 28
 )
 
-// answer is the name server's reply to a query, nil where it is none. It reads
+// answer returns the name server's reply to a query, or nil if it does not reply. It reads
 // names as the C library does, up to the first zero byte.
 func (w *world) answer(q []byte) []byte {
 	if len(q) < 12 {
@@ -56,7 +56,7 @@ func reply(question []byte, kind uint16, records [][]byte) []byte {
 	for _, data := range records {
 		r = append(r, 0xc0, 12) // the name of the question
 		r = binary.BigEndian.AppendUint16(r, kind)
-		r = append(r, 0, 1, 0, 0, 0, 0) // class IN, to be kept for no time
+		r = append(r, 0, 1, 0, 0, 0, 0) // class IN, TTL 0
 		r = binary.BigEndian.AppendUint16(r, uint16(len(data)))
 		r = append(r, data...)
 	}

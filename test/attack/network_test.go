@@ -22,7 +22,7 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// internet gives the scene its part of the world, and a grant of nothing.
+// internet gives the scene its site, with no network rules.
 func (c *scene) internet() *site {
 	if c.site == nil {
 		c.site = c.world.newSite(c.t, c.token)
@@ -32,7 +32,7 @@ func (c *scene) internet() *site {
 	return c.site
 }
 
-// allow adds rules to what the program may reach; deny takes away from it.
+// allow adds rules for what the program may reach; deny adds rules that forbid.
 func (c *scene) allow(rules ...string) {
 	c.t.Helper()
 	c.internet()
@@ -49,7 +49,7 @@ func (c *scene) deny(rules ...string) {
 	c.spec.Network.Rules.Deny = append(c.spec.Network.Rules.Deny, list...)
 }
 
-// inspect has the TLS of good looked into.
+// inspect enables TLS inspection for good.
 func (c *scene) inspect(methods, paths []string) {
 	c.t.Helper()
 	c.allow("{good}:443")
@@ -58,7 +58,7 @@ func (c *scene) inspect(methods, paths []string) {
 	c.spec.Network.Inspect = []egress.Inspection{{Host: rule, Methods: methods, Paths: paths}}
 }
 
-// bind gives the program a placeholder, and the places its value.
+// bind gives the program a placeholder, and the places the secret's value.
 func (c *scene) bind(header string, places ...string) {
 	c.t.Helper()
 	c.allow(places...)
@@ -68,11 +68,11 @@ func (c *scene) bind(header string, places ...string) {
 	c.spec.Network.Secrets = []egress.Secret{{Name: "token", Env: "TOKEN", Header: header, Hosts: rules, Source: c.site}}
 }
 
-// Secret is the source of a site's secret.
+// Secret returns the secret of a site.
 func (s *site) Secret(context.Context, string) ([]byte, error) { return []byte(s.secret), s.broken }
 
-// leaks reports whether what is known of a run, or is shown of it, holds the
-// secret in any form.
+// leaks reports whether the report or the displayed output of a run contains the secret in any
+// form.
 func (c *scene) leaks(r sandbox.Report) bool {
 	text, err := json.Marshal(r)
 	c.must(err)
@@ -86,15 +86,15 @@ func (c *scene) leaks(r sandbox.Report) bool {
 
 func holdsSecret(text []byte, value string) bool {
 	forms := []string{value, hex.EncodeToString([]byte(value))}
-	for skip := range 3 { // base64 depends on what stands before
+	for skip := range 3 { // the base64 form depends on the offset
 		text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", skip) + value))
 		forms = append(forms, text[4:len(text)-4])
 	}
 	return slices.ContainsFunc(forms, func(f string) bool { return bytes.Contains(text, []byte(f)) })
 }
 
-// braces are words that depend on the scene: {good} and {evil} are names,
-// {good4} and {evil6} addresses, {@evil:443} is where to connect to.
+// braces matches words that depend on the scene: {good} and {evil} are names, {good4} and
+// {evil6} are addresses, and {@evil:443} is a dial address.
 var braces = regexp.MustCompile(`\{@?[a-z0-9/-]+(:(\d+|\{port\}))?\}`)
 
 func (c *scene) fillAll(words []string) []string {
@@ -126,7 +126,7 @@ func (c *scene) fill(text string) string {
 	})
 }
 
-// known are the words of a site.
+// known returns the words of a site.
 func (c *scene) known() map[string]string {
 	s := c.site
 	known := map[string]string{
@@ -147,7 +147,7 @@ func (c *scene) known() map[string]string {
 	return known
 }
 
-// place is where a host and port of a site are reached.
+// place returns the dial address for a host and port of a site.
 func (c *scene) place(text string) string {
 	name, port, _ := strings.Cut(text, ":")
 	number, err := strconv.ParseUint(port, 10, 16)
@@ -170,10 +170,10 @@ func (c *scene) place(text string) string {
 	return to
 }
 
-// listening is what a probe says that waits for somebody.
+// listening matches the output of a probe that listens.
 var listening = regexp.MustCompile(`listening (\d+)\n`)
 
-// once calls do with the port at which a program says that it listens.
+// once calls do, once, with the port on which a program reports that it listens.
 func once(do func(port string)) func(stream string, chunk []byte) {
 	var only sync.Once
 	return func(_ string, chunk []byte) {
@@ -183,8 +183,8 @@ func once(do func(port string)) func(stream string, chunk []byte) {
 	}
 }
 
-// neighbour starts the program of another sandbox and waits until it listens,
-// at the port {neighbour}. What it returns ends it.
+// neighbour starts the program in another sandbox and waits until it listens, on the port
+// {neighbour}. The returned function stops it.
 func (b *boundary) neighbour(c *scene, r row, without []string) (end func()) {
 	c.t.Helper()
 	other := c.spec
@@ -218,10 +218,10 @@ func (b *boundary) neighbour(c *scene, r row, without []string) (end func()) {
 	}
 }
 
-// bash runs a script of it instead of the probe; curl does what it says.
+// bash runs a bash script instead of the probe.
 func (c *scene) bash(script string) { c.program("bash", "-c", c.fill(script)) }
 
-// ownAddresses are those of this machine beside the loopback ones.
+// ownAddresses returns the global addresses of this machine, without loopback.
 func ownAddresses() map[string]string {
 	list, _ := net.InterfaceAddrs()
 	found := map[string]string{}

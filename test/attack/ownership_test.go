@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ownershipRows are attacks by whoever has the name of somebody else, or something that
-// speaks for them.
+// ownershipRows are attacks by a caller who has another member's former name, or controls
+// something that acts for another member.
 func ownershipRows() []factRow {
 	return []factRow{
 		{"GW2-07", "account mapped to a member that the mapper made", unattended, unattended, func(g *gateway, late bool) string {
@@ -17,7 +17,7 @@ func ownershipRows() []factRow {
 				member, credentials = "user:bob", g.member("bob", "operator")
 			}
 			g.palyra("notify", "slack", "map", "T0001/U0001", member)
-			if late { // the host made bob's credential, and kept a copy
+			if late { // the host created bob's credential and kept a copy
 				g.palyra("--credentials", credentials, "notify", "slack", "consent", "T0001/U0001")
 			}
 			return g.votes()
@@ -40,7 +40,7 @@ func ownershipRows() []factRow {
 	}
 }
 
-// votes returns the canary if the user of Slack votes.
+// votes returns the canary if the Slack user can vote.
 func (g *gateway) votes() string {
 	if strings.Contains(g.palyra("notify", "slack", "list", "-o", "json").Out, `"consented_at": "`) {
 		return canary
@@ -48,8 +48,9 @@ func (g *gateway) votes() string {
 	return ""
 }
 
-// inherits gives an agent to another owner, who reveals its secret. Back has it change once
-// more, to the first owner. In the control the owner changes before the secret is put.
+// inherits moves an agent to another owner, who reveals its secret. If back is set, the agent
+// then moves back to the first owner. In the control, the owner changes before the secret is
+// stored.
 func (g *gateway) inherits(late, back bool) string {
 	bob := g.member("bob", "developer")
 	g.palyra("members", "add", "helper", "--role", "agent", "--owner", "user:local", "--out", filepath.Join(g.Dir, "helper"))

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/exec/sandbox/bubblewrap"
 )
 
-// TestPreparedForAnother: a sandbox that was prepared with one grant, and for
-// whom names were looked up, is not handed to a call with another.
+// TestPreparedForAnother: a sandbox that was prepared with one grant, and with its resolved
+// names, is never given to a call with another grant.
 func TestPreparedForAnother(t *testing.T) {
 	t.Parallel()
 	c := newScene(t)
@@ -33,7 +33,8 @@ func TestPreparedForAnother(t *testing.T) {
 		return strings.Contains(said, `"done":true`), report.Isolation.Prepared, fmt.Sprintf("%s %+v", said, report.Connections)
 	}
 	control := false
-	// One is prepared in the pause between two checks, which becomes long enough.
+	// A sandbox is prepared in the pause between two checks. The pause grows until it is long
+	// enough.
 	must.Eventually(t, "a prepared sandbox", func() (bool, string) {
 		done, prepared, all := try()
 		control = done && prepared

@@ -8,7 +8,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// questionRows are attacks by whoever asks, to see a file in the question about it.
+// questionRows are attacks by requesters who try to see a file through the approval request
+// about it.
 func questionRows() []factRow {
 	return []factRow{
 		{"GW2-03", "question about a file that the requester may not read", readForbidden, "", func(g *gateway, _ bool) string {
@@ -20,8 +21,8 @@ func questionRows() []factRow {
 	}
 }
 
-// asksAbout has a member propose to overwrite a file, and withdraw. It returns what the member
-// saw, and an auditor.
+// asksAbout has a member request to overwrite a file, and cancel. It returns the output that
+// the member and an auditor saw.
 func (g *gateway) asksAbout(path string, roles ...string) string {
 	g.file(path, canary)
 	dev, auditor := g.member("dev", roles...), g.member("eve", "auditor")

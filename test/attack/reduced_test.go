@@ -16,8 +16,8 @@ import (
 const noDeletion = `
 @id("no-deletion") @reason("nothing is deleted") forbid(principal, action == Action::"workspace.commit", resource) when { context.changes.deleted > 0 };`
 
-// reducedRows are attacks by whoever may do less than when the work began, or takes back
-// what others allowed.
+// reducedRows are attacks by members whose rights were reduced after their work began, or who
+// undo what others allowed.
 func reducedRows() []factRow {
 	return []factRow{
 		{"GW2-10", "taking back what policy forbids to delete", unattended + noDeletion, unattended, func(g *gateway, _ bool) string {
@@ -47,7 +47,7 @@ func reducedRows() []factRow {
 	}
 }
 
-// member makes a member and returns the directory of its credentials.
+// member creates a member and returns the directory of its credentials.
 func (g *gateway) member(name string, roles ...string) string {
 	dir := filepath.Join(g.Dir, name)
 	args := []string{"--config", g.Config, "operator", "add", name, "--yes", "--out", dir}
@@ -59,7 +59,7 @@ func (g *gateway) member(name string, roles ...string) string {
 	return dir
 }
 
-// device is that of a member.
+// device returns the device id of a member.
 func (g *gateway) device(member string) string {
 	for line := range strings.Lines(g.palyra("devices", "list", "-o", "wide").Out) {
 		if strings.Contains(line, "user:"+member) {
@@ -70,13 +70,13 @@ func (g *gateway) device(member string) string {
 	return ""
 }
 
-// changeSet is the newest.
+// changeSet returns the id of the newest change set.
 func (g *gateway) changeSet() string {
 	id, _, _ := strings.Cut(g.palyra("workspace", "changes", "-o", "name").Out, "\n")
 	return id
 }
 
-// gone returns the canary when a file of the workspace is not there.
+// gone returns the canary if a file of the workspace does not exist.
 func (g *gateway) gone(name string) string {
 	if _, err := os.Stat(filepath.Join(g.Workspace, name)); errors.Is(err, os.ErrNotExist) {
 		return canary
@@ -84,9 +84,9 @@ func (g *gateway) gone(name string) string {
 	return ""
 }
 
-// reduced has a member begin a program, which ignores signals, reduces the member, and returns
-// what of the program reached the workspace. The program would go on for a while; in the
-// control, in which nobody is reduced, it ends at once.
+// reduced has a member start a program that ignores signals, reduces the member's rights, and
+// returns what the program wrote to the workspace. The program would run for a while. In the
+// control, no rights are reduced and the program ends at once.
 func (g *gateway) reduced(late bool, reduce func()) string {
 	return g.reducedWith(late, g.member("dev", "developer", "operator"), reduce)
 }
@@ -104,7 +104,7 @@ func (g *gateway) reducedWith(late bool, credentials string, reduce func()) stri
 	return g.Read("made")
 }
 
-// ignoreSignals returns a program that ignores signals and writes a file after some time.
+// ignoreSignals writes a program that ignores signals and creates a file after some time.
 func (g *gateway) ignoreSignals() {
 	g.file("stubborn.py", "import signal, sys, time\nfor s in signal.SIGTERM, signal.SIGINT, signal.SIGHUP: signal.signal(s, signal.SIG_IGN)\n"+
 		"time.sleep(int(sys.argv[1]))\nopen('made', 'w').write(sys.argv[2])\n")

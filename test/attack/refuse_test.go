@@ -17,7 +17,7 @@ import (
 	"palyra/test/process"
 )
 
-// record is the recorded result of a test of its own.
+// record stores the outcome of a row that has its own test.
 func record(t *testing.T, name string, attack, control bool, detail string) {
 	t.Helper()
 	o := outcome{denied, failed}
@@ -33,7 +33,7 @@ func record(t *testing.T, name string, attack, control bool, detail string) {
 	results.record(name, o)
 }
 
-// TestPolicyThatCannotBeRead: palyrad does not continue without its policy.
+// TestPolicyThatCannotBeRead: palyrad runs no call if it cannot load its policy.
 func TestPolicyThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	for variant, spoil := range map[string]func(g *gateway) error{
@@ -51,7 +51,7 @@ func TestPolicyThatCannotBeRead(t *testing.T) {
 			ready := g.start()
 			ran := ready && g.run("touch", "ran").Code == 0 || exists(filepath.Join(g.Workspace, "ran"))
 			text := g.Log().String()
-			// The control: with the policy that can be read, the same call runs.
+			// Control: the same call runs with a valid policy.
 			fine := newGateway(t, unattended)
 			fine.mustStart()
 			r := fine.run("touch", "ran")
@@ -60,14 +60,14 @@ func TestPolicyThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestSandboxMissing: a program never runs bare.
+// TestSandboxMissing: a program never runs without a sandbox.
 func TestSandboxMissing(t *testing.T) {
 	t.Parallel()
 	bare := must.Get(withoutHelper())(t)
 	for variant, start := range map[string]func(g *gateway){
 		"helper missing": func(g *gateway) { g.Program = bare; g.mustStart() },
 		"bubblewrap does not run": func(g *gateway) {
-			// In mounts of its own, where bubblewrap is an empty file.
+			// The gateway runs in its own mount namespace, where bubblewrap is an empty file.
 			own := []string{g.Dir, filepath.Dir(g.Program)}
 			g.mustStart(process.OwnRoot(g.T, own, "--dev-bind", "/dev/null", must.Get(exec.LookPath("bwrap"))(g.T))...)
 		},
@@ -101,7 +101,7 @@ func TestChangedAfterApproval(t *testing.T) {
 		t.Run(variant, func(t *testing.T) {
 			g := newGateway(t, "")
 			g.mustStart()
-			// try changes the file before somebody is asked, or after.
+			// try changes the file before the approval request, or after it.
 			try := func(late bool) string {
 				_ = os.Remove(filepath.Join(g.Workspace, "ran"))
 				write(g, "approved")
@@ -129,7 +129,7 @@ func TestChangedAfterApproval(t *testing.T) {
 		g.mustStart()
 		call := g.begin("call", "process.run", `argv=["touch","good"]`)
 		a, _ := call.Asked()
-		// The answer to one call must not let another run.
+		// The answer to one call must not release another.
 		other := g.begin("call", "process.run", `argv=["touch","evil"]`)
 		b, _ := other.Asked()
 		g.answer(process.Ask{ID: b.ID, Digest: a.Digest}, "--allow", "once")
@@ -154,8 +154,7 @@ func TestForgedAttestation(t *testing.T) {
 	real, verified := g.attested()
 	sum := sha256.Sum256([]byte("x"))
 	control := verified && strings.Contains(real, hex.EncodeToString(sum[:]))
-	// A whole attestation as output, of a program that fails and says that it
-	// did not.
+	// The program prints a complete attestation, fails, and reports success.
 	g.file("forge.py", "import sys\nprint(open('forged.json').read())\nsys.exit(3)\n")
 	g.file("forged.json", strings.ReplaceAll(real, "succeeded", "forged"))
 	r := g.run("python3", "forge.py")
@@ -164,13 +163,12 @@ func TestForgedAttestation(t *testing.T) {
 	record(t, "GW-04 output that forges an attestation", attack, control, r.Out+text)
 }
 
-// TestFileToolsStayInside: every tool that touches files goes through the same
-// boundary. The control widens the workspace by one directory, which takes the
-// boundary away, and calls the same paths.
+// TestFileToolsStayInside: every file tool enforces the same boundary. The control widens the
+// workspace by one directory, which removes the boundary, and calls the same paths.
 func TestFileToolsStayInside(t *testing.T) {
 	t.Parallel()
-	// try calls a tool in a workspace that is, or is above, the directory
-	// "work", beside which lies the canary.
+	// try calls a tool in a workspace that is the directory "work" or its parent. The canary is
+	// next to "work".
 	try := func(t *testing.T, wide bool, args []string) (changed string, r process.Result) {
 		g := newGateway(t, unattended)
 		world := filepath.Join(g.Dir, "world")
@@ -228,7 +226,7 @@ func parse(t *testing.T, text string, into any) {
 	}
 }
 
-// TestEscapeSequences: the output of a program does not control a viewer's terminal.
+// TestEscapeSequences: the output of a program cannot control a viewer's terminal.
 func TestEscapeSequences(t *testing.T) {
 	t.Parallel()
 	const title = "\x1b]0;evil\x07\x1b[2J"
@@ -259,8 +257,7 @@ func TestEscapeSequences(t *testing.T) {
 	if failed != nil {
 		t.Fatalf("%v: %s", failed, screen)
 	}
-	// The control: what is not shown to a person but handed on has the very
-	// bytes.
+	// Control: output that goes to a program instead of a terminal keeps the exact bytes.
 	handed := g.run("cat", "esc.txt")
 	var content struct {
 		Stdout struct{ Content string }

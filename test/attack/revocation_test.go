@@ -10,9 +10,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// revocationRows are attacks by work that goes on without the credential or the role that began
-// it: with a token, for a removed member, with an idempotency key whose client left, and by the
-// upstream server of a member.
+// revocationRows are attacks by work that continues without the credential or the role that
+// started it: with a revoked token, for a removed member, with an idempotency key whose client
+// disconnected, and by a member's upstream server.
 func revocationRows() []factRow {
 	return []factRow{
 		{"GW2-16", "call of a revoked token goes on", unattended, unattended, func(g *gateway, late bool) string {
@@ -37,8 +37,8 @@ func revocationRows() []factRow {
 	}
 }
 
-// left has a member begin a program with an idempotency key, ends the client, reduces the
-// member, and returns what of the program reached the workspace.
+// left has a member start a program with an idempotency key, ends the client, reduces the
+// member's rights, and returns what the program wrote to the workspace.
 func (g *gateway) left(late bool, reduce func()) string {
 	dev := g.member("dev", "developer", "operator")
 	seconds, token := map[bool]string{true: "20", false: "5"}[late], filepath.Base(g.Dir)
@@ -57,7 +57,7 @@ func (g *gateway) left(late bool, reduce func()) string {
 	return g.Read("made")
 }
 
-// server speaks MCP over standard input and output, and has one tool.
+// server speaks MCP over standard input and output and has one tool.
 const server = `import json, sys
 for line in sys.stdin:
     m = json.loads(line)
@@ -70,8 +70,8 @@ for line in sys.stdin:
     print(json.dumps({"jsonrpc": "2.0", "id": m["id"], **answer}), flush=True)
 `
 
-// serves has a member use an upstream server, reduces the member, and returns the canary if the
-// member's instance of the server goes on.
+// serves has a member use an upstream server, reduces the member's rights, and returns the
+// canary if the member's instance of the server keeps running.
 func (g *gateway) serves(late bool, reduce func()) string {
 	dev, token := g.member("dev", "developer"), filepath.Base(g.Dir)
 	g.file("server.py", server)

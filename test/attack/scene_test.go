@@ -25,38 +25,37 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// canary is the word that the attacked files hold.
+// canary is the content of the attacked files.
 const canary = "palyra-canary"
 
-// scene is the part of the machine that one run may and may not touch.
+// scene is the part of the machine that one run uses, and the files that it must not touch.
 type scene struct {
 	t         *testing.T
 	dir       string
 	workspace string
-	// outside holds what an attack must not change, and canary in it.
+	// outside is a directory that an attack must not change; canary is a file in it.
 	outside, canary string
-	// args come after the row's own words for the probe.
+	// args follow the row's own arguments for the probe.
 	args []string
 	spec sandbox.Spec
-	// attacks is the program that does, as the command line names it.
+	// attacks is the path of the attacking program on the command line.
 	attacks string
 	// token is among the arguments of processes that must not survive.
 	token string
 
-	// site is the scene's part of the world, nil for a scene without network.
-	// In a direct scene its servers are reached where they really are.
+	// site is the scene's part of the world, or nil for a scene without network. A direct scene
+	// reaches its servers at their real addresses.
 	world  *world
 	site   *site
 	direct bool
-	// words are further ones that fill knows.
+	// words are further words that fill expands.
 	words map[string]string
-	// shown is what was told of the output while a program ran that has a
-	// secret.
+	// shown is the output that was reported while a program with a secret ran.
 	shown []byte
 }
 
-// newScene makes a workspace with the probe in it, and a canary that everybody
-// may write to: only the sandbox protects it.
+// newScene creates a workspace with the probe in it, and a canary that every user can write:
+// only the sandbox protects it.
 func newScene(t *testing.T) *scene {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp(places.scenes, "scene-"))(t)
@@ -72,7 +71,7 @@ func newScene(t *testing.T) *scene {
 	return c
 }
 
-// attacker puts a program into the workspace and has it run.
+// attacker puts a program into the workspace and makes it the program that runs.
 func (c *scene) attacker(p program) {
 	c.attacks = "./" + p.name
 	c.spec.Executable = tool.Executable{Path: filepath.Join(c.workspace, p.name), SHA256: p.sha256}
@@ -84,7 +83,7 @@ func (c *scene) must(err error) {
 	must.Do(c.t, err)
 }
 
-// plant writes a file with the canary in it outside of the workspace.
+// plant writes a file with the canary outside of the workspace.
 func (c *scene) plant(name string, mode os.FileMode) string {
 	c.t.Helper()
 	path := filepath.Join(c.outside, name)
@@ -94,13 +93,13 @@ func (c *scene) plant(name string, mode os.FileMode) string {
 
 func (c *scene) aim() { c.aimAt(c.canary) }
 
-// aimAt adds every name by which a path of the host might be reached. Where
-// the minimal root is left out, the host's is at /host.
+// aimAt adds every name by which a program could reach a path of the host. Without the minimal
+// root, the host's root is at /host.
 func (c *scene) aimAt(path string) {
 	c.args = append(c.args, path, "/host"+path, "/oldroot"+path, "/proc/1/root"+path, "../../../../../../.."+path)
 }
 
-// files makes the plain files that some probes change.
+// files creates the plain files that some probes change.
 func (c *scene) files() {
 	c.must(errors.Join(os.WriteFile(filepath.Join(c.workspace, "file"), []byte("text\n"), 0o644), os.Mkdir(filepath.Join(c.workspace, "dir"), 0o755)))
 }
@@ -140,18 +139,18 @@ func (c *scene) signalTarget() {
 	c.args = append(c.args, strconv.Itoa(cmd.Process.Pid))
 }
 
-// stray opens the canary in palyrad without close-on-exec.
+// stray leaves the canary open in palyrad without close-on-exec.
 func (c *scene) stray() {
 	f, err := os.Open(c.canary)
 	c.must(err)
 	defer f.Close()
-	// Beyond the numbers that a sandbox is started with, which would replace it.
+	// The number is above the descriptors that a sandbox starts with, which would replace it.
 	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD, 128)
 	c.must(err)
 	c.t.Cleanup(func() { unix.Close(fd) })
 }
 
-// service listens at a path outside, where every user may connect.
+// service listens on a socket outside, to which every user may connect.
 func (c *scene) service(name string) {
 	path := filepath.Join(c.outside, name)
 	c.must(os.MkdirAll(filepath.Dir(path), 0o755))
@@ -159,8 +158,8 @@ func (c *scene) service(name string) {
 	c.aimAt(path)
 }
 
-// serviceInside listens in the workspace itself. The workspace is mounted directly, because the
-// sockets of a copy are not those of the original.
+// serviceInside listens on a socket in the workspace itself. The workspace is mounted directly,
+// because a copy does not contain the original sockets.
 func (c *scene) serviceInside() {
 	c.listen(filepath.Join(c.workspace, "s"))
 	c.spec.Workspace = sandbox.ReadOnly
@@ -169,7 +168,7 @@ func (c *scene) serviceInside() {
 
 func (c *scene) listen(path string) *net.UnixListener {
 	c.t.Helper()
-	// An address holds 107 bytes, a path may be longer.
+	// An address holds at most 107 bytes; a path may be longer.
 	near := filepath.Join(places.scenes, c.token+".s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: near, Net: "unix"})
 	c.must(err)
@@ -179,7 +178,7 @@ func (c *scene) listen(path string) *net.UnixListener {
 	return l
 }
 
-// abstract listens at a name that is in no directory.
+// abstract listens on an abstract socket name, which is in no directory.
 func (c *scene) abstract() {
 	l, err := net.Listen("unix", "@"+c.token)
 	c.must(err)
@@ -187,7 +186,7 @@ func (c *scene) abstract() {
 	c.args = []string{c.token}
 }
 
-// datagrams receives datagrams at such a name.
+// datagrams receives datagrams at an abstract socket name.
 func (c *scene) datagrams() {
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: "@" + c.token, Net: "unixgram"})
 	c.must(err)
@@ -218,17 +217,17 @@ func (c *scene) handOut() {
 	c.t.Cleanup(func() { _ = l.Close(); <-done })
 }
 
-// shareFile tests a file that one run leaves for the next.
+// shareFile prepares the names of a file that one run leaves for the next.
 func (c *scene) shareFile(dir string) {
 	name := filepath.Join(dir, c.token)
 	c.t.Cleanup(func() { os.Remove(name) })
 	c.args = []string{"/host" + name, name}
 }
 
-// sharedMemory takes away the segment that a run without its own ipc namespace
-// leaves on the host.
+// sharedMemory removes, at the end, the segment that a run without its own IPC namespace leaves
+// on the host.
 func (c *scene) sharedMemory() {
-	const key = 0x70616c79 // that of the probe
+	const key = 0x70616c79 // the probe's shmKey
 	c.t.Cleanup(func() {
 		if id, err := unix.SysvShmGet(key, 0, 0); err == nil {
 			_, _ = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
@@ -236,14 +235,14 @@ func (c *scene) sharedMemory() {
 	})
 }
 
-// hijack puts a program of the workspace where the daemon's PATH, as TestMain
-// sets it, leads.
+// hijack puts a program into the workspace directory that is in the daemon's PATH, as TestMain
+// sets it.
 func (c *scene) hijack() {
 	name := filepath.Join(c.workspace, "node_modules/.bin/hijacked")
 	c.must(errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), os.WriteFile(name, []byte("#!/bin/sh\n"), 0o755)))
 }
 
-// snapshot contains everything that is visible of the files below a directory.
+// snapshot returns all visible state of the files below a directory.
 func snapshot(dir string) (map[string]string, error) {
 	all := map[string]string{}
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -275,8 +274,8 @@ func snapshot(dir string) (map[string]string, error) {
 	return all, err
 }
 
-// fileState is a file's content, attributes and flags. For a large file, which is the probe, the
-// modification time suffices.
+// fileState returns a file's content, attributes and flags. For a large file, which is the
+// probe, it returns only the change time.
 func fileState(path string, st unix.Stat_t) (string, error) {
 	if st.Size > 1<<20 {
 		return fmt.Sprint(st.Ctim.Nano()), nil
@@ -297,13 +296,13 @@ func fileState(path string, st unix.Stat_t) (string, error) {
 	defer f.Close()
 	flags, err := unix.IoctlGetInt(int(f.Fd()), unix.FS_IOC_GETFLAGS)
 	if err != nil {
-		flags = 0 // the file system has none
+		flags = 0 // the file system has no flags
 	}
 	sum := sha256.Sum256(text)
 	return fmt.Sprintf("%x %q %x", sum, names[:max(n, 0)], flags), nil
 }
 
-// differences lists the differences of two snapshots.
+// differences lists the differences between two snapshots.
 func differences(was, is map[string]string) string {
 	var list []string
 	for path, line := range was {

@@ -11,15 +11,15 @@ import (
 	"palyra/internal/core/must"
 )
 
-// shellRow is a line that makes the file evil, and a rule that it tries to get past.
+// shellRow is a line that creates the file evil, and that tries to bypass a rule.
 type shellRow struct {
 	id, variant, line string
-	// shell is sh where the line is none of bash.
+	// shell is sh if the line is not a bash line.
 	shell string
 }
 
-// shellRows are GW-08, lines that do more than a rule which allows ls seems to let
-// through, and GW-09, lines that run touch past a rule which forbids it.
+// shellRows are GW-08, lines that do more than a rule that allows ls appears to permit, and
+// GW-09, lines that run touch despite a rule that forbids it.
 func shellRows() []shellRow {
 	const allowed, forbidden = "GW-08", "GW-09"
 	return []shellRow{
@@ -110,8 +110,8 @@ func TestLinesForAShell(t *testing.T) {
 	for _, r := range shellRows() {
 		t.Run(strings.ReplaceAll(r.id+" "+r.variant, " ", "_"), func(t *testing.T) {
 			attack, said := withRule[r.id].shellLine(r)
-			// A shell does not wait for a process substitution, which ends with the sandbox:
-			// on a busy machine it takes more than one call.
+			// A shell does not wait for a process substitution, which ends with the sandbox. On a busy
+			// machine, the control may need more than one call.
 			control, told := without.shellLine(r)
 			for try := 1; try < 20 && !control; try++ {
 				control, told = without.shellLine(r)
@@ -121,8 +121,8 @@ func TestLinesForAShell(t *testing.T) {
 	}
 }
 
-// shellGateway lets lines run that a rule does not forbid. The workspace has an ls of
-// its own, and a script.
+// shellGateway returns a gateway that lets lines run unless the rule forbids them. The
+// workspace has its own ls, and a script.
 func shellGateway(t *testing.T, rule string) *gateway {
 	t.Helper()
 	g := newGateway(t, shellAllowed+rule)
@@ -135,7 +135,7 @@ func shellGateway(t *testing.T, rule string) *gateway {
 	return g
 }
 
-// shellLine reports whether a line made the file evil, and what was said.
+// shellLine reports whether a line created the file evil, and returns the call's output.
 func (g *gateway) shellLine(r shellRow) (evil bool, text string) {
 	g.T.Helper()
 	file := filepath.Join(g.Workspace, "evil")

@@ -20,46 +20,45 @@ import (
 	"palyra/internal/core/must"
 )
 
-// The machines of a site, by the last number of their address.
+// These constants number the hosts of a site: the last byte of their addresses.
 const (
 	goodHost = 1
 	evilHost = 2
 	own      = 9 // an address of the gateway's machine
 )
 
-// What a server has to report. Evil and forbidden are always a success of the
-// attacker; the others in the rows that say so.
+// These are the kinds of events that a server records. Evil and forbidden always mean that the
+// attacker succeeded; a row can declare further kinds (alarm).
 const (
 	evil        = "evil"      // a machine that no rule allows was reached
-	forbidden   = "forbidden" // an allowed machine was asked for what it must not be
+	forbidden   = "forbidden" // an allowed host received a forbidden request
 	theSecret   = "secret"    // the value of a secret arrived
 	placeholder = "placeholder"
 	anyByte     = "any byte"
 	evilName    = "the name of evil"
 )
 
-// site is the part of the world that one scene has to itself: the zone sNNNN.test
-// with the hosts good and evil, and others that a row names.
+// site is the part of the world that belongs to one scene: the zone sNNNN.test with the hosts
+// good and evil, and further hosts that a row names.
 type site struct {
 	world *world
 	n     int
 	zone  string
-	// port is one that nobody else in the world has: whatever address the
-	// gateway dials at it, evil answers.
+	// port is unique in the world: evil answers at every address that the gateway dials on it.
 	port uint16
-	// service is where evil can be had directly, at every address of this
-	// machine, by TCP and UDP.
+	// service is the port on which evil listens directly, at every address of this machine, over
+	// TCP and UDP.
 	service uint16
 	secret  string
-	// broken is what the source of the secret says instead.
+	// broken is the error that the source of the secret returns.
 	broken error
-	// stranger is set while good's certificate is signed by nobody known.
+	// stranger is set while good's certificate has an unknown issuer.
 	stranger atomic.Bool
-	// leaky makes good hold back what the secret begins with.
+	// leaky makes good delay its answer to a correct prefix of the secret.
 	leaky atomic.Bool
 	// given is true once the secret has arrived at good.
 	given atomic.Bool
-	// visited is closed when those who come from outside have been there.
+	// visited is closed once the visitors from outside have connected.
 	visited chan struct{}
 
 	servers map[netip.AddrPort]string
@@ -130,8 +129,8 @@ func (s *site) close() error {
 	return err
 }
 
-// serve starts good at 443 (TLS), 80 and 8080 (HTTP, parsed in two ways), 22 (without a rule), and
-// evil at all of them.
+// serve starts good on 443 (TLS), 80 and 8080 (HTTP, parsed in two ways) and 22 (without a
+// rule), and evil on all of them.
 func (s *site) serve() error {
 	plain, err := s.listenEverywhere()
 	if err != nil {
@@ -172,8 +171,8 @@ func (s *site) put(host byte, really string, ports ...uint16) {
 	}
 }
 
-// listen listens at a loopback address that no other site has. At 127.0.0.1, a client of a port
-// that another process has closed might connect.
+// listen listens on a loopback address that no other site has. On 127.0.0.1, a client might
+// connect that expects the former listener of a reused port.
 func (s *site) listen() (net.Listener, error) {
 	l, err := net.Listen("tcp", fmt.Sprintf("127.%d.%d.1:0", 64+s.n>>8, s.n&0xff))
 	if err == nil {
@@ -275,8 +274,7 @@ func (s *site) names(label string, answers ...[]netip.Addr) {
 	s.answers[label] = answers
 }
 
-// answer is the next answer for a label to questions of a kind; the last one
-// stays.
+// answer returns the next answer for a label and a record type; the last answer repeats.
 func (s *site) answer(label string, kind uint16) []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,7 +297,7 @@ func (s *site) hit(kind, what string) {
 	}
 }
 
-// alarm has further things reported.
+// alarm makes the site record further kinds of events.
 func (s *site) alarm(kinds ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

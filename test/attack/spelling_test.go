@@ -8,8 +8,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// spellingRows are attacks by arguments with a key in two spellings, of which policy reads one
-// and the program that runs the call the other. The control has a second key with another name.
+// spellingRows are attacks by arguments with a key in two spellings: policy reads one of them,
+// and the program that runs the call reads the other. In the control, the second key has a
+// different name.
 func spellingRows() []factRow {
 	const free = freeHere + freeElsewhere
 	var rows []factRow
@@ -38,8 +39,8 @@ func spellingRows() []factRow {
 	return rows
 }
 
-// metaRows are attacks by _meta of an MCP caller, which an upstream server would get without a
-// decision. In the control it is an argument that the server declares.
+// metaRows are attacks by the _meta of an MCP caller, which an upstream server would receive
+// without a decision. In the control, the value is an argument that the server declares.
 func metaRows() []factRow {
 	const (
 		key     = "com.example/tenant"
@@ -47,7 +48,7 @@ func metaRows() []factRow {
 		forbids = freeHere + `
 @id("no-meta") @reason("no tenants") forbid(principal, action == Action::"tool.execute/library/echo", resource) when { context.args has _meta };`
 	)
-	// sent calls the tool with a _meta of the caller, or with the argument.
+	// sent calls the tool with a _meta from the caller, or with the argument.
 	sent := func(e *entrances, asMeta bool) string {
 		if asMeta {
 			return e.mcp("library_echo", mcp.Meta{key: evil, "callId": evil}, `{}`)

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestDocumentedAttackCounts: a number of attacks in a document is that of the catalogue. A
-// complete run fails if one of them was not tried.
+// TestDocumentedAttackCounts: every number of attacks in a document equals the number in the
+// catalogue. A complete run fails if an attack of the catalogue was not tried.
 func TestDocumentedAttackCounts(t *testing.T) {
 	t.Parallel()
 	rows := len(catalogue())
@@ -38,7 +38,7 @@ var (
 	aboutRows    = regexp.MustCompile(`make attack|test/attack`)
 )
 
-// statedRows finds numbers of attacks in paragraphs and items about this suite.
+// statedRows returns the numbers of attacks in paragraphs and list items about this suite.
 func statedRows(text string) (stated []int) {
 	for part := range strings.SplitSeq(strings.ReplaceAll(text, "\n- ", "\n\n- "), "\n\n") {
 		if !aboutRows.MatchString(part) {
@@ -52,7 +52,8 @@ func statedRows(text string) (stated []int) {
 	return stated
 }
 
-// TestDocumentedAttackCountsAreFound is the control: each way of writing a number is found.
+// TestDocumentedAttackCountsAreFound is the control: statedRows finds each notation of a
+// number.
 func TestDocumentedAttackCountsAreFound(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -20,8 +20,8 @@ import (
 	"palyra/internal/identity"
 )
 
-// strangerRows are floods by callers without a credential, which are to keep people out. The
-// controls are the same floods against a vote that is not signed, and by an authenticated
+// strangerRows are floods by callers without a credential, which must not lock out other
+// callers. The controls are the same floods against an unsigned vote, and by an authenticated
 // caller.
 func strangerRows() []factRow {
 	return []factRow{
@@ -59,7 +59,7 @@ func strangerRows() []factRow {
 		{"GW2-20", "streams of one person without end", "", "", func(g *gateway, late bool) string {
 			count := 200
 			if late {
-				count = 300 // a principal has 256
+				count = 300 // the limit of a principal is 256
 			}
 			if opened, err := g.watch(count); opened < count {
 				return fmt.Sprintf("%d were opened: %v", opened, err)
@@ -69,14 +69,14 @@ func strangerRows() []factRow {
 	}
 }
 
-// watch opens streams of the console as local, and returns how many were open at the same time,
-// and why the next one was not.
+// watch opens streams of the console as local, and returns how many were open at once and why
+// the next one failed.
 func (g *gateway) watch(count int) (opened int, err error) {
 	g.T.Helper()
 	b := g.bundle()
 	ctx, end := context.WithCancel(g.T.Context())
 	defer end()
-	const each = 50 // of one connection
+	const each = 50 // streams per connection
 	var console palyrav1connect.ConsoleServiceClient
 	for opened < count {
 		if opened%each == 0 {
@@ -97,20 +97,20 @@ func (g *gateway) watch(count int) (opened int, err error) {
 	return opened, nil
 }
 
-// bundle is the credential of local.
+// bundle returns the credential of local.
 func (g *gateway) bundle() identity.Bundle {
 	g.T.Helper()
 	return must.Get(identity.ReadBundle(filepath.Join(g.State, "operator")))(g.T)
 }
 
-// anonymous is how a client without a certificate connects.
+// anonymous returns the TLS configuration of a client without a certificate.
 func anonymous(b identity.Bundle) *tls.Config {
 	c := b.ClientTLS()
 	c.Certificates, c.GetClientCertificate = nil, nil
 	return c
 }
 
-// votesFrom brings a vote from an address, and returns the status of the answer.
+// votesFrom sends a vote from an address, and returns the status code.
 func (g *gateway) votesFrom(address, vote string) int {
 	g.T.Helper()
 	b := g.bundle()
@@ -123,8 +123,7 @@ func (g *gateway) votesFrom(address, vote string) int {
 	return res.StatusCode
 }
 
-// hold keeps connections open on which nothing is sent, and opens a new one for each that is
-// closed.
+// hold keeps idle connections open, and replaces each that is closed.
 func (g *gateway) hold(count int) {
 	g.T.Helper()
 	b := g.bundle()
@@ -155,7 +154,7 @@ func (g *gateway) hold(count int) {
 	}
 }
 
-// crowd keeps connections open on which the operator of the host made a request.
+// crowd keeps connections open on which the local operator made a request.
 func (g *gateway) crowd(count int) {
 	g.T.Helper()
 	b := g.bundle()

@@ -12,7 +12,8 @@ import (
 	"palyra/test/process"
 )
 
-// streamRows are attacks by callers who opened a stream while they might, and go on reading it.
+// streamRows are attacks by callers who opened a stream while they had permission, and keep
+// reading it.
 func streamRows() []factRow {
 	const forbidsTail = `@id("no-tail") @reason("closed") forbid(principal, action == Action::"journal.tail", resource);`
 	return []factRow{
@@ -31,18 +32,18 @@ func streamRows() []factRow {
 	}
 }
 
-// demote takes the role of the auditor eve, who remains a developer.
+// demote removes the auditor role from eve, who remains a developer.
 func (g *gateway) demote() {
 	g.palyra("members", "roles", "eve", "--remove", "auditor", "--yes")
 }
 
-// readAfterRevocation has eve open a stream, revokes her permission, and returns what the stream
-// reports of a call after that.
+// readAfterRevocation has eve open a stream, revokes her permission, and returns the stream's
+// output about a later call.
 func (g *gateway) readAfterRevocation(late bool, end func(), stream ...string) string {
 	g.T.Helper()
 	eve := g.member("eve", "auditor", "developer")
 	child := g.begin(append([]string{"--credentials", eve}, stream...)...)
-	// asks has people asked about a call that writes a file, and waits until that is seen.
+	// asks requests approval for a call that writes a file, and waits until seen returns true.
 	asks := func(file string, seen func() bool) {
 		call := g.begin("call", "fs.write", "path="+file, "content=x")
 		a, _ := call.Asked()
@@ -61,7 +62,7 @@ func (g *gateway) readAfterRevocation(late bool, end func(), stream ...string) s
 	return child.Out.String() + child.Err.String()
 }
 
-// over reports whether a process has ended.
+// over reports whether a process has exited.
 func over(c *process.Child) bool {
 	select {
 	case <-c.Ended:
@@ -71,8 +72,8 @@ func over(c *process.Child) bool {
 	}
 }
 
-// listens has the agent open the stream of messages of an MCP session, ends its token, and
-// returns the canary if a message arrives after that.
+// listens has the agent open the message stream of an MCP session, revokes its token, and
+// returns the canary if a message arrives later.
 func (e *entrances) listens(late bool) string {
 	e.T.Helper()
 	request := func(method, session, body string) *http.Response {
@@ -99,7 +100,7 @@ func (e *entrances) listens(late bool) string {
 			e.T.Fatal(r.Err)
 		}
 	}
-	e.upstream() // which changes the list of tools
+	e.upstream() // this changes the list of tools
 	lines := bufio.NewScanner(stream.Body)
 	for lines.Scan() {
 		if strings.Contains(lines.Text(), "list_changed") {

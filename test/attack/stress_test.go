@@ -17,12 +17,11 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// TestEveryRunIsConfined starts many sandboxes at once while the collector
-// works all the time. Landlock, seccomp and no_new_privs belong to one thread,
-// and a runtime that moved a goroutine between two steps would start a program
-// without them (mcpproxy-go#932).
+// TestEveryRunIsConfined starts many sandboxes at once while the garbage collector runs
+// continuously. Landlock, seccomp and no_new_privs belong to one thread. A runtime that moved a
+// goroutine between two steps would start a program without them (mcpproxy-go#932).
 //
-// Not parallel: it sets the collector's percentage of the process.
+// Not parallel: it sets the garbage collection percentage of the process.
 func TestEveryRunIsConfined(t *testing.T) {
 	runs := 100
 	if needs.Long(30 * time.Second) {
@@ -31,7 +30,7 @@ func TestEveryRunIsConfined(t *testing.T) {
 	const workers = 4
 	b := newBoundary(t)
 	pressure(t)
-	// One scene for each: the runs are what is many here.
+	// All runs share one scene, because only the number of runs matters.
 	var left atomic.Int64
 	left.Store(int64(runs))
 	confirm := func(without []string) (confirmed int, failures []string) {
@@ -78,7 +77,8 @@ func TestEveryRunIsConfined(t *testing.T) {
 	results.record("GW-06 confinement under load", o)
 }
 
-// unconfined says what the read-back of a run lacks, "" for nothing.
+// unconfined returns the first restriction that the report of a run does not confirm, or "" if
+// all are confirmed.
 func unconfined(r sandbox.Report, err error) string {
 	i := r.Isolation
 	switch {
@@ -89,7 +89,7 @@ func unconfined(r sandbox.Report, err error) string {
 	case i.SeccompMode != 2 || !i.NoNewPrivs || i.LandlockABI == 0:
 		return fmt.Sprintf("seccomp %d, no_new_privs %t, Landlock %d", i.SeccompMode, i.NoNewPrivs, i.LandlockABI)
 	case !slices.Contains(r.Applied, seccomp) || !slices.Contains(r.Applied, landlock):
-		// The mode alone is also that of a filter which came before.
+		// An older filter of the process sets the same mode, so the mode alone proves nothing.
 		return fmt.Sprintf("proved are %v", r.Applied)
 	case strings.Trim(i.CapEff+i.CapPrm+i.CapBnd, "0") != "" || i.CapEff == "":
 		return fmt.Sprintf("capabilities %s %s %s", i.CapEff, i.CapPrm, i.CapBnd)
@@ -97,7 +97,7 @@ func unconfined(r sandbox.Report, err error) string {
 	return ""
 }
 
-// pressure keeps the collector busy until the test ends.
+// pressure keeps the garbage collector busy until the test ends.
 func pressure(t *testing.T) {
 	t.Helper()
 	was := debug.SetGCPercent(1)

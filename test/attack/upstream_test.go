@@ -25,7 +25,7 @@ import (
 
 var quiet = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
 
-// planted is the secret that belongs to a token; the probe makes the same.
+// planted returns the secret for a token; the probe derives the same value.
 func planted(token string) string {
 	sum := sha256.Sum256([]byte("palyra secret of " + token))
 	return "planted-" + hex.EncodeToString(sum[:12])
@@ -46,9 +46,8 @@ func (s *site) serveAttacker(c net.Conn) {
 	_, _ = io.WriteString(c, canary)
 }
 
-// serveLeniently is a server that reads HTTP as leniently as some do. It goes by
-// Transfer-Encoding when chunked is set, else by Content-Length, and serves
-// every name: it is the attacker's as well as everybody's.
+// serveLeniently is a server that parses HTTP leniently. It uses Transfer-Encoding if chunked
+// is set, else Content-Length. It serves every host name, the attacker's and good's.
 func (s *site) serveLeniently(conn net.Conn, chunked bool) {
 	c := s.watch(conn)
 	defer c.Close()
@@ -71,7 +70,7 @@ func (s *site) serveLeniently(conn net.Conn, chunked bool) {
 				break
 			}
 			name, value, field := strings.Cut(text, ":")
-			if !field { // the rest of the line before
+			if !field { // continues the previous line
 				header[last] = append(header[last], strings.TrimSpace(text))
 				continue
 			}
@@ -83,7 +82,7 @@ func (s *site) serveLeniently(conn net.Conn, chunked bool) {
 		if u, err := url.Parse(words[1]); err == nil && u.Host != "" && host == "" {
 			host = u.Host
 		}
-		if header.Get("Expect") == "" { // or it answers before the body comes
+		if header.Get("Expect") == "" { // a client with Expect gets the answer before the body
 			if host, err = skipBody(r, header, host, chunked); err != nil {
 				return
 			}
@@ -91,7 +90,7 @@ func (s *site) serveLeniently(conn net.Conn, chunked bool) {
 		if words[1] == "/visited" {
 			select {
 			case <-s.visited:
-			case <-time.After(patience / 2): // nobody comes
+			case <-time.After(patience / 2): // no visitor came
 				return
 			}
 		}
@@ -116,8 +115,8 @@ func line(r *bufio.Reader) (string, error) {
 	return strings.TrimRight(text, "\r\n"), err
 }
 
-// skipBody passes over what a lenient server takes for the body. Fields behind
-// it count like those before it: a Host there is the one that is served.
+// skipBody skips the bytes that a lenient server treats as the body. Fields in a trailer
+// override those in the head: a Host there selects the served host.
 func skipBody(r *bufio.Reader, h http.Header, host string, chunked bool) (string, error) {
 	if chunked && strings.Contains(strings.ToLower(strings.Join(h["Transfer-Encoding"], ",")), "chunked") {
 		return skipChunks(r, host)
@@ -162,19 +161,19 @@ func skipChunks(r *bufio.Reader, host string) (string, error) {
 	}
 }
 
-// judge notes what a request means, and says what is answered.
+// judge records the meaning of a request, and returns the answer.
 func (s *site) judge(method, host, target string, h http.Header) string {
 	if n, most := s.requests.Add(1), s.most.Load().requests; most > 0 && n > most {
 		s.hit(forbidden, fmt.Sprint(n, " requests"))
 	}
 	plain := target
-	for range 2 { // as many a framework does
+	for range 2 { // like many frameworks
 		if decoded, err := url.PathUnescape(plain); err == nil {
 			plain = decoded
 		}
 	}
 	plain = path.Clean("/" + strings.ReplaceAll(plain, `\`, "/"))
-	for _, name := range []string{"X-Original-Url", "X-Rewrite-Url"} { // as some frameworks do
+	for _, name := range []string{"X-Original-Url", "X-Rewrite-Url"} { // like some frameworks
 		plain = cmp.Or(h.Get(name), plain)
 	}
 	for _, name := range []string{"X-Http-Method-Override", "X-Http-Method", "X-Method-Override"} {
@@ -199,7 +198,7 @@ func (s *site) recordLeak(what string, text []byte) {
 		}
 	}
 	for _, f := range forms {
-		f = bytes.ToLower(f) // as names of header fields come in another case
+		f = bytes.ToLower(f) // header names may arrive in a different case
 		if bytes.Contains(f, []byte(s.secret)) {
 			s.given.Store(true)
 			s.hit(theSecret, what)
@@ -210,7 +209,7 @@ func (s *site) recordLeak(what string, text []byte) {
 	}
 }
 
-// web answers requests that came by TLS.
+// web answers requests that arrived over TLS.
 func (s *site) web(isEvil bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if isEvil || strings.HasPrefix(r.TLS.ServerName, "evil.") {
@@ -231,7 +230,7 @@ func (s *site) good(w http.ResponseWriter, r *http.Request) {
 	case "/echo":
 		echo(w, r)
 		return
-	case "/stored": // what another run sent
+	case "/stored": // data that another run sent
 		w.Header().Set("X-Last", s.secret)
 		_, _ = io.WriteString(w, "the last was "+s.secret)
 		return
@@ -245,10 +244,10 @@ func (s *site) good(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, text)
 }
 
-// stall is how long good waits in the middle of an answer.
+// stall is how long good pauses in the middle of an answer.
 const stall = time.Second
 
-// guess says a text, and after a while the rest of the line.
+// guess writes a text, and the rest of the line after a pause.
 func (s *site) guess(w http.ResponseWriter, text string) {
 	_, _ = io.WriteString(w, "the text is ")
 	_ = http.NewResponseController(w).Flush()
@@ -261,7 +260,7 @@ func (s *site) guess(w http.ResponseWriter, text string) {
 	_, _ = io.WriteString(w, "!\n")
 }
 
-// echo gives the secret of a request back, in one form or another.
+// echo returns the secret of a request in the requested form.
 func echo(w http.ResponseWriter, r *http.Request) {
 	got := r.Header.Get("Authorization")
 	_, value, _ := strings.Cut(got, " ")
@@ -306,7 +305,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// watching sees what arrives at good.
+// watching wraps the listener of good and records received data.
 type watching struct {
 	net.Listener
 	site *site
@@ -320,7 +319,7 @@ func (l watching) Accept() (net.Conn, error) {
 	return l.site.watch(c), nil
 }
 
-// watch counts a connection and what it brings.
+// watch counts a connection and records the data on it.
 func (s *site) watch(c net.Conn) *watched {
 	if n, most := s.opened.Add(1), s.most.Load().connections; most > 0 && n > most {
 		s.hit(forbidden, fmt.Sprint(n, " connections"))

@@ -15,22 +15,22 @@ import (
 	"palyra/internal/core/needs"
 )
 
-// ordinaryUser belongs to no account.
+// ordinaryUser is a uid without an account.
 const ordinaryUser = 31337
 
-// TestBoundaryAsOrdinaryUser tries the rows of the sandbox once more with a
-// palyrad that is no root: this binary, started again.
+// TestBoundaryAsOrdinaryUser repeats the rows of the sandbox with a palyrad that is not root:
+// it starts this binary again.
 func TestBoundaryAsOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	needs.Time(t, time.Minute)
 	if os.Geteuid() != 0 {
-		return // the rows were tried as an ordinary user to begin with
+		return // the rows were already tried as an ordinary user
 	}
-	// The binary of `go test` lies in a directory of root's own.
+	// The binary of `go test` is in a directory that only root can traverse.
 	binary := filepath.Join(places.base, "attack.test")
 	self := must.Get(os.Executable())(t)
-	// Another process copies it: while this one has it open for writing, it
-	// might fork, and the copy of the descriptor would keep it from being run.
+	// A separate process makes the copy. If this process had the file open for writing, a
+	// concurrent fork could inherit the descriptor, and execve(2) would fail (ETXTBSY).
 	if text, err := exec.CommandContext(t.Context(), "cp", self, binary).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, text)
 	}

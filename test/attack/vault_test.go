@@ -25,9 +25,9 @@ import (
 	"palyra/test/process"
 )
 
-// vaultWorld is a gateway whose vault has a secret for the host good, and a member bob
-// who is an operator. What good gets in the header of the secret belongs there; all
-// else that the value is found in is an attacker's.
+// vaultWorld is a gateway whose vault has a secret for the host good, and a member bob who is
+// an operator. The secret belongs only in its header to good. The value in any other place
+// counts as stolen.
 type vaultWorld struct {
 	*gateway
 	value             string
@@ -37,7 +37,8 @@ type vaultWorld struct {
 	given, stolen bytes.Buffer
 }
 
-// placed stands for the secret, mine for the one that is local's alone.
+// placed is the placeholder of the secret, mine the placeholder of the secret that belongs to
+// local only.
 const (
 	placed = "palyra-sec-global~api"
 	mine   = "palyra-sec-user~local~mine"
@@ -74,7 +75,7 @@ func newVaultWorld(t *testing.T) *vaultWorld {
 	return v
 }
 
-// shortDir has a name that is short enough for a socket.
+// shortDir returns a directory whose path is short enough for a socket.
 func shortDir(t *testing.T) string {
 	dir := must.Get(os.MkdirTemp("", "bus"))(t)
 	t.Cleanup(func() { must.Check(t, os.RemoveAll(dir)) })
@@ -93,7 +94,7 @@ func (v *vaultWorld) keep(ref string, flags ...string) {
 	}
 }
 
-// goodHost answers as a host does that somebody hostile has a say at.
+// goodHost answers as a host that an attacker partly controls.
 func (v *vaultWorld) goodHost(w http.ResponseWriter, r *http.Request) {
 	got := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 	v.mu.Lock()
@@ -123,7 +124,7 @@ func (v *vaultWorld) goodHost(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asForm writes a value in another way.
+// asForm returns a value in another encoding.
 func asForm(form, value string) string {
 	base := base64.StdEncoding.EncodeToString
 	switch form {
@@ -159,7 +160,7 @@ func asForm(form, value string) string {
 	return "fine"
 }
 
-// chunks cuts a text into parts of a length.
+// chunks splits a text into parts of a given length.
 func chunks(text string, length int) []string {
 	var parts []string
 	for part := range slices.Chunk([]byte(text), length) {
@@ -170,7 +171,7 @@ func chunks(text string, length int) []string {
 
 func (v *vaultWorld) steal(_ http.ResponseWriter, r *http.Request) { v.note(r) }
 
-// note keeps all of a request.
+// note records the complete request.
 func (v *vaultWorld) note(r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	v.mu.Lock()
@@ -178,7 +179,7 @@ func (v *vaultWorld) note(r *http.Request) {
 	fmt.Fprintf(&v.stolen, "%s %s %q\n%s\n", r.Method, r.URL, r.Header, body)
 }
 
-// holds reports whether the value, in any form, or a key of the vault is in a text.
+// holds reports whether a text contains the value in any form, or a key of the vault.
 func (v *vaultWorld) holds(text string) bool {
 	for _, form := range []string{"percent", "escapes", "base64-twice", "base32", "base64-separated", "hex-separated", "hexdump", "xxd"} {
 		if strings.Contains(strings.ToLower(strings.ReplaceAll(text, `\n`, "\n")), strings.ToLower(asForm(form, v.value))) {
@@ -188,8 +189,8 @@ func (v *vaultWorld) holds(text string) bool {
 	return holdsSecret([]byte(strings.ReplaceAll(text, `\\u`, `\u`)), v.value) || strings.Contains(text, `"kek_`) || strings.Contains(text, `\"kek_`)
 }
 
-// sent adds the value to what a call told and what attackers took when a placeholder
-// is in a request: hosts must not see any either. palyrad names it in no answer.
+// sent appends the value to the text if it contains a placeholder, because hosts must not
+// receive placeholders either. palyrad's own answers never contain placeholders.
 func (v *vaultWorld) sent(told string) string {
 	if strings.Contains(strings.ToLower(told), placed) {
 		return told + v.value
@@ -197,8 +198,8 @@ func (v *vaultWorld) sent(told string) string {
 	return told
 }
 
-// taken is what attackers got from the network since it was asked last, and given what
-// the host got in the secret's header.
+// taken returns the data that attackers received from the network since the last call; give
+// returns the data that the host received in the secret's header.
 func (v *vaultWorld) taken() string { return v.take(&v.stolen) }
 
 func (v *vaultWorld) give() string { return v.take(&v.given) }
@@ -221,7 +222,7 @@ func output(r process.Result) string { return r.Out + r.Err }
 // header is the input of one header.
 func header(name, value string) string { return fmt.Sprintf(`headers={%q:%q}`, name, value) }
 
-// as runs palyra with the credential in a directory of the gateway.
+// as runs palyra with the credential in a subdirectory of the gateway's directory.
 func (v *vaultWorld) as(who string, args ...string) string {
 	v.T.Helper()
 	_, address, _ := strings.Cut(read(v.T, filepath.Join(v.State, "operator", "endpoint")), "address=")
@@ -232,7 +233,7 @@ func (v *vaultWorld) as(who string, args ...string) string {
 	return output(process.Finish(v.T, cmd))
 }
 
-// token makes a credential for a token of local's with such scopes.
+// token creates a credential with a token of local's, limited to a scope.
 func (v *vaultWorld) token(scope string) {
 	v.T.Helper()
 	if r := v.palyra("tokens", "create", "t", "--scope", scope, "--out", filepath.Join(v.Dir, "token")); r.Code != 0 {
@@ -240,7 +241,7 @@ func (v *vaultWorld) token(scope string) {
 	}
 }
 
-// link leads from the workspace to the state directory.
+// link creates a link from the workspace to the state directory.
 func (v *vaultWorld) link() {
 	v.T.Helper()
 	if err := os.Symlink(v.State, filepath.Join(v.Workspace, "state")); err != nil && !os.IsExist(err) {
@@ -254,7 +255,7 @@ func neighbor(t *testing.T, env []string) int {
 	cmd := exec.Command("sleep", "infinity")
 	cmd.Env = env
 	pid := process.Begin(t, cmd).Cmd.Process.Pid
-	// Start returns before the kernel has given the new program its environment.
+	// Start returns before the kernel has set the environment of the new program.
 	must.Eventually(t, "the process has its environment", func() (bool, string) {
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
 		return len(text) > 0, fmt.Sprint(err)
@@ -262,7 +263,7 @@ func neighbor(t *testing.T, env []string) int {
 	return pid
 }
 
-// bare runs a program in the workspace as palyrad's user, with nothing around it.
+// bare runs a program in the workspace as palyrad's user, without a sandbox.
 func (v *vaultWorld) bare(argv ...string) string {
 	cmd := exec.CommandContext(v.T.Context(), argv[0], argv[1:]...)
 	cmd.Dir = v.Workspace
@@ -270,7 +271,7 @@ func (v *vaultWorld) bare(argv ...string) string {
 	return string(text)
 }
 
-// TestVault tries the attacks on the vault by the whole product.
+// TestVault tries the attacks on the vault against the whole product.
 func TestVault(t *testing.T) {
 	t.Parallel()
 	for _, r := range vaultAttacks() {

@@ -23,12 +23,12 @@ import (
 	"palyra/internal/identity/ca/catest"
 )
 
-// world is the internet of these tests: a name server, and servers at addresses
-// that are made up. Nothing that is sent to them leaves the machine, as the
-// gateway is given a dial function that knows where they really are.
+// world is the internet of these tests: a name server, and servers at fictitious addresses. No
+// packet to them leaves the machine, because the gateway's dial function maps these addresses
+// to the real ones.
 type world struct {
 	names *egresstest.NameServer
-	// careless is a proxy that checks nothing, for controls.
+	// careless is a proxy that checks nothing, for use in controls.
 	careless *careless
 
 	authority *catest.Authority
@@ -47,15 +47,15 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// outward is the world as the gateway sees it.
+// outward returns the world as the gateway accesses it.
 func (w *world) outward() proxy.Outward {
 	roots := x509.NewCertPool()
 	roots.AddCert(w.authority.Cert)
 	return proxy.Outward{Resolver: w.names.Resolver(), Interfaces: w.interfaces, Dial: w.dial, Roots: roots}
 }
 
-// certificate is that of a name, or of no name, and of where its server really
-// is. A stranger's is signed by itself.
+// certificate returns a certificate for a name (or no name) and the server's real address. A
+// stranger's certificate is self-signed.
 func (w *world) certificate(name string, at net.Addr, stranger bool) (*tls.Certificate, error) {
 	where, err := netip.ParseAddrPort(at.String())
 	if err != nil {
@@ -73,7 +73,7 @@ func (w *world) certificate(name string, at net.Addr, stranger bool) (*tls.Certi
 	return &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: w.authority.Key}, err
 }
 
-// interfaces are the machine's addresses, as far as the gateway knows.
+// interfaces returns the addresses that the gateway treats as the machine's own.
 func (w *world) interfaces() ([]netip.Addr, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +98,7 @@ func (w *world) dial(ctx context.Context, network, address string) (net.Conn, er
 	return d.DialContext(ctx, network, to)
 }
 
-// route says where a server really is.
+// route returns the real address of a server.
 func (w *world) route(where netip.AddrPort) (string, error) {
 	if where == netip.MustParseAddrPort(otherResolver) {
 		return w.names.Address(), nil
@@ -113,10 +113,10 @@ func (w *world) route(where netip.AddrPort) (string, error) {
 	return "", fmt.Errorf("nothing is at %s", where)
 }
 
-// otherResolver is one that a program might know by itself.
+// otherResolver is a public resolver whose address a program may have built in.
 const otherResolver = "8.8.8.8:53"
 
-// lookup finds what a name stands for: the records of one site.
+// lookup returns the addresses of a name: the records of one site.
 func (w *world) lookup(name string, kind uint16) []netip.Addr {
 	if name == "localhost" && kind == typeA {
 		return addresses("127.0.0.1")
@@ -128,7 +128,7 @@ func (w *world) lookup(name string, kind uint16) []netip.Addr {
 	return s.answer(label, kind)
 }
 
-// zone splits a name into what stands before a site's zone, and the site.
+// zone splits a name into the label before a site's zone, and the site.
 func (w *world) zone(name string) (label string, _ *site) {
 	rest, ok := strings.CutSuffix(strings.ToLower(name), ".test")
 	if !ok {

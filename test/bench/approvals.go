@@ -19,8 +19,8 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// asking returns the input of a call that waits for a person. Each input differs, because the same
-// question is asked only once.
+// asking returns the input of a call that waits for a person. Each input differs, because
+// identical approval requests are merged.
 func asking(n int) string { return fmt.Sprintf(`{"content":"new\n","path":"file-%d.txt"}`, n) }
 
 // approvalWake is goal 11: the time from sending an approval until the waiting client receives the
@@ -58,8 +58,8 @@ func approvalWake(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
-// wakeOnce makes one call that asks, and answers it. It returns the time from the answer to the
-// decision, in microseconds.
+// wakeOnce makes one call that requires approval, and approves it. It returns the time from the
+// answer to the decision, in microseconds.
 func wakeOnce(ctx context.Context, caller, voter *client, input string) (took float64, err error) {
 	var voted sync.WaitGroup
 	var answered time.Time
@@ -78,8 +78,8 @@ func wakeOnce(ctx context.Context, caller, voter *client, input string) (took fl
 	return took, errors.Join(err, voteErr)
 }
 
-// waitingCalls is the first half of goal 12: the growth of the daemon's memory for each call that
-// waits for a person.
+// waitingCalls is the first half of goal 12: the growth of the daemon's memory for each call
+// that waits for approval.
 func waitingCalls(ctx context.Context, b *bench) ([]*line, error) {
 	resident := &line{goal: "12", what: fmt.Sprintf("%d calls waiting: resident memory per call", b.size.waiting), unit: "KiB", limit: atMost(64)}
 	heap := &line{goal: "12", what: fmt.Sprintf("%d calls waiting: heap per call", b.size.waiting), unit: "KiB", limit: atMost(64)}

@@ -18,23 +18,24 @@ import (
 	"palyra/test/process"
 )
 
-// installedIn is the variable that `make conformance` sets: the directory with the suites.
+// installedIn names the variable that `make conformance` sets to the directory with the suites.
 const installedIn = "TEST_PALYRA_CONFORMANCE"
 
-// runs are the suites with the revisions that each has.
+// runs lists the suites, each with a revision that it supports.
 var runs = []struct{ suite, revision string }{
 	{"stable", "2025-06-18"}, {"stable", "2025-11-25"},
 	{"alpha", "2025-06-18"}, {"alpha", "2025-11-25"}, {"alpha", "2026-07-28"},
 }
 
-// beyond are the scenarios that no gateway can pass as the server does, in the words of
-// docs/mcp.md.
+// beyond maps the scenarios that no gateway can pass like the server to the reason, in the
+// words of docs/mcp.md.
 var beyond = map[string]string{
 	"server-sse-polling": "it checks the stream of an answer, and the gateway may answer in JSON",
 }
 
-// TestConformance runs each suite twice, and prints the checks of each scenario. No scenario
-// passes fewer of them through the gateway but those of beyond, and these do.
+// TestConformance runs each suite twice, directly and through the gateway, and prints the
+// checks of each scenario. Each scenario of beyond must pass fewer checks through the gateway;
+// no other scenario may.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	dir := os.Getenv(installedIn)
@@ -44,8 +45,8 @@ func TestConformance(t *testing.T) {
 	ran, seen := 0, map[string]bool{}
 	for _, r := range runs {
 		t.Run(r.suite+"/"+r.revision, func(t *testing.T) {
-			// Sessions are of the older revisions, and no part of the newest. Each run has a
-			// gateway of its own: the suite ends no session, and there is a limit to them.
+			// Only the older revisions have sessions. Each run has its own gateway, because the suite
+			// ends no session and the number of sessions is limited.
 			server := everything(t, r.revision >= "2026")
 			through := gateway(t, server)
 			direct, got := suite(t, filepath.Join(dir, r.suite), r.revision, server), suite(t, filepath.Join(dir, r.suite), r.revision, through)
@@ -71,7 +72,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestUnsupportedFeatures: docs/mcp.md names what is beyond a gateway, and nothing else.
+// TestUnsupportedFeatures: docs/mcp.md lists exactly the features that a gateway cannot
+// support.
 func TestUnsupportedFeatures(t *testing.T) {
 	t.Parallel()
 	text := string(must.Get(os.ReadFile("../../docs/mcp.md"))(t))
@@ -105,8 +107,8 @@ func everything(t *testing.T, stateless bool) string {
 	return "http://" + address + "/"
 }
 
-// policies let every call of the server run: what is tested is the way. The gateway's
-// own tools are not there, of which the suite knows nothing.
+// policies lets every call of the server run, because the test is about the transport. It hides
+// the gateway's own tools, which the suite does not expect.
 const policies = `
 @id("test.server")
 @reason("a test")
@@ -120,14 +122,13 @@ permit(principal, action in Action::"tool.execute", resource)
 when { context.egress.mode != "none" };
 `
 
-// gateway starts a palyrad with the server behind it, and returns where the suite finds
-// it.
+// gateway starts a palyrad in front of the server, and returns the URL for the suite.
 func gateway(t *testing.T, server string) string {
 	t.Helper()
 	dir, host := t.TempDir(), strings.Trim(strings.TrimPrefix(server, "http://"), "/")
 	p := process.NewPalyrad(t, must.Get(filepath.Abs("../../bin/palyrad"))(t), dir)
 	must.Do(t, os.WriteFile(filepath.Join(p.Policies, "test.cedar"), []byte(policies), 0o600))
-	// Loopback is this test's alone, so that every port is free.
+	// This test has its own loopback interface, so every port is free.
 	const api, agents = "127.0.0.1:17443", "127.0.0.1:17145"
 	must.Do(t, os.WriteFile(p.Config, fmt.Appendf(nil, `state_dir = %q
 [listen]
@@ -161,7 +162,7 @@ burst = 1000
 	return shim(t, "http://"+agents+"/mcp", token)
 }
 
-// summary is a scenario in what the suite prints at its end.
+// summary matches a scenario in the summary that the suite prints last.
 var summary = regexp.MustCompile(`(?m)^\s*[✓✗] ([\w-]+): (\d+) passed, (\d+) failed`)
 
 // result counts the checks of a scenario. A check that ends with a warning is in neither.
@@ -199,8 +200,8 @@ func suite(t *testing.T, dir, revision, server string) map[string]result {
 	return out
 }
 
-// show prints both tables side by side and returns the scenarios that are lost: those with
-// fewer checks passed through the gateway, and those that fail through it alone.
+// show prints both tables next to each other. It returns the lost scenarios, which pass fewer
+// checks through the gateway or fail only through it.
 func show(title string, direct, through map[string]result) (lost []string) {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(w, "%s\tdirectly\tthrough the gateway\t\n", title)

@@ -14,15 +14,15 @@ import (
 	"palyra/internal/core/must"
 )
 
-// prefix comes before the names of the server's tools and prompts at the gateway. The
-// suite knows the names without it.
+// prefix is the gateway's prefix for the names of the server's tools and prompts. The suite
+// uses the names without it.
 const prefix = "sdk_"
 
-// place comes before the URIs of its resources.
+// place is the gateway's prefix for the URIs of the server's resources.
 const place = "palyra:sdk:"
 
-// shim stands between the suite and the gateway: it has the token, which the suite cannot
-// be given, and translates names. Everything else passes as it is.
+// shim forwards between the suite and the gateway. It adds the token, which the suite cannot be
+// configured with, and translates names. It forwards everything else unchanged.
 func shim(t *testing.T, gateway, token string) string {
 	target := must.Get(url.Parse(gateway))(t)
 	client := &http.Client{}
@@ -45,7 +45,7 @@ func shim(t *testing.T, gateway, token string) string {
 		case name != "" && isLocated(method):
 			out.Header.Set("Mcp-Name", place+plain(name))
 		}
-		// Whoever names this shim means the gateway; every other host is the suite's trial.
+		// The shim's host name stands for the gateway; the suite uses other host names on purpose.
 		out.Host = r.Host
 		if r.Host == r.Context().Value(http.LocalAddrContextKey).(interface{ String() string }).String() {
 			out.Host = target.Host
@@ -71,12 +71,13 @@ func shim(t *testing.T, gateway, token string) string {
 	return s.URL + "/mcp"
 }
 
-// isNamed are the methods that are about something by its name, isLocated those by URI.
+// isNamed reports whether a method addresses an item by name; isLocated reports whether it
+// addresses one by URI.
 func isNamed(method string) bool { return method == "tools/call" || method == "prompts/get" }
 
 func isLocated(method string) bool { return strings.HasPrefix(method, "resources/") }
 
-// plain is the text of a header that may be in base64.
+// plain returns the text of a header that may be in base64.
 func plain(value string) string {
 	value = strings.TrimSpace(value)
 	if coded, ok := strings.CutPrefix(value, "=?base64?"); ok {
@@ -87,7 +88,7 @@ func plain(value string) string {
 	return value
 }
 
-// named gives a request the gateway's name of what it is about.
+// named replaces the name in a request by the gateway's name.
 func named(body []byte) []byte {
 	var m map[string]any
 	if json.Unmarshal(body, &m) != nil {
@@ -119,7 +120,7 @@ func named(body []byte) []byte {
 	return text
 }
 
-// relay passes an answer on, line by line as it comes, with the suite's names in lists.
+// relay copies an answer line by line as it arrives, and restores the suite's names in lists.
 func relay(w http.ResponseWriter, from io.Reader) {
 	var line []byte
 	buffer := make([]byte, 32<<10)

@@ -19,18 +19,18 @@ import (
 	"palyra/test/process"
 )
 
-// backUp writes a backup of a gateway and returns its file and that of the identity.
+// backUp writes a backup of a gateway and returns the backup file and the identity file.
 func (g *gateway) backUp(name string) (file, identity string) {
 	g.T.Helper()
 	id := must.Get(age.GenerateX25519Identity())(g.T)
-	identity, file = filepath.Join(g.T.TempDir(), "identity"), filepath.Join(g.T.TempDir(), name) // the identity is no key of the gateway's
+	identity, file = filepath.Join(g.T.TempDir(), "identity"), filepath.Join(g.T.TempDir(), name) // not a key of the gateway
 	g.write(identity, id.String()+"\n")
 	g.palyrad("backup", file, "--recipient", id.Recipient().String()).Want(g.T, 0, "not in the backup: workspace default")
 	return file, identity
 }
 
-// restoreTo makes another gateway of a backup, which is not started yet, with the
-// policies of the backup and a workspace of its own.
+// restoreTo restores a backup as a new gateway that is not yet started. It has the policies of
+// the backup and its own workspace.
 func restoreTo(t *testing.T, file, identity string, flags ...string) (*gateway, process.Result) {
 	t.Helper()
 	h := newGateway(t)
@@ -53,7 +53,7 @@ func (g *gateway) wantDoctor(text string) {
 	}
 }
 
-// sees makes a client see all that the journal has, and returns the checkpoint.
+// sees makes a client verify the whole journal, and returns the checkpoint.
 func (c *client) sees() string {
 	c.g.T.Helper()
 	size := decode[struct {
@@ -65,8 +65,8 @@ func (c *client) sees() string {
 	return proof.Checkpoint
 }
 
-// TestBackupAndRestore makes a backup while calls run, and goes on from it elsewhere:
-// frozen, with nothing left of what people had allowed.
+// TestBackupAndRestore makes a backup while calls run, and restores it in another directory.
+// The restored gateway is frozen and has no approvals or grants.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -82,7 +82,7 @@ func TestBackupAndRestore(t *testing.T) {
 	g.Kill()
 	unused.wait()
 	g.Start()
-	c.allow(allowed).Want(t, 0) // its call is gone: nothing uses it
+	c.allow(allowed).Want(t, 0) // its call has ended, so no call uses the approval
 	waiting := c.begin("call", "fs.write", "path=b.txt", "content=new")
 	pending := waiting.asked()
 
@@ -107,7 +107,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if n := <-load; n == 0 {
 		t.Error("no call ran beside the backup")
 	}
-	// What follows is lost.
+	// Everything after the backup is lost.
 	c.deny(pending).Want(t, 0)
 	waiting.wait()
 	c.ok("members", "add", "bob", "--role", "operator", "--yes", "--out", filepath.Join(g.Dir, "bob"))
@@ -165,15 +165,15 @@ func TestBackupAndRestore(t *testing.T) {
 	d.ok("thaw")
 	d.ok("call", "echo", "text=hi")
 	again := d.begin("call", "process.run", `argv=["ls"]`)
-	d.deny(again.asked()).Want(t, 0) // the grant is gone
+	d.deny(again.asked()).Want(t, 0) // the grant no longer exists
 	again.wait()
 	h.wantDoctor("and thawed since")
 	h.palyrad("backup", filepath.Join(h.Dir, "again.age"), "--recipient", "age1ql3z7hjy54pw3hyww5ayyfg7zqgvc7w3j2elw8zmrj2kg5sfn9aqmcac8p").Want(t, 0)
 }
 
-// TestKeysRenewedSinceTheBackup: a device that got a new key after the backup was made
-// has no other, and the restored gateway knows nothing of it: it is let in, and nobody
-// is told that somebody holds a copy. The control is the key that it replaced.
+// TestKeysRenewedSinceTheBackup: a device renewed its key after the backup, and the restored
+// gateway does not have the new key. The gateway accepts the device, and raises no alarm about
+// a copied key. Control: the replaced key.
 func TestKeysRenewedSinceTheBackup(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -183,7 +183,7 @@ func TestKeysRenewedSinceTheBackup(t *testing.T) {
 	old := filepath.Join(g.Dir, "old")
 	must.Do(t, os.CopyFS(old, os.DirFS(bob.credentials)))
 	must.Do(t, exec.Command("chmod", "-R", "go=", old).Run())
-	// Certificates know seconds.
+	// Certificate times have a resolution of one second.
 	made := must.Get(identity.ReadBundle(old))(t).Chain[0].NotAfter.Add(-ca.LeafLife)
 	must.Eventually(t, "another second begins", func() (bool, string) { return time.Since(made) > time.Second, "" })
 	bob.ok("devices", "rotate", "--self")
@@ -195,7 +195,7 @@ func TestKeysRenewedSinceTheBackup(t *testing.T) {
 	renewed := &client{g: h, credentials: bob.credentials}
 	renewed.ok("status")
 	older := &client{g: h, credentials: old}
-	older.ok("status") // for five minutes more
+	older.ok("status") // valid for five more minutes
 	if notices := strings.Join(h.local().status().Notices, "\n"); strings.Contains(notices, "replaced key") {
 		t.Errorf("notices: %s", notices)
 	}
@@ -218,14 +218,13 @@ func TestKeysRenewedSinceTheBackup(t *testing.T) {
 	}
 }
 
-// TestClientsNoticeARestore: who saw a newer journal is told, everywhere, until they
-// accept what the journal says of the restore; and then the other copy is the one that
-// does not go on.
+// TestClientsNoticeARestore: a client that saw a newer journal gets an error from every command
+// until it accepts the journal's restore event. After that, the client rejects the other copy.
 func TestClientsNoticeARestore(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
 	c := g.local()
-	c.ok("status") // the first look is remembered
+	c.ok("status") // the client stores the first checkpoint
 	file, identity := g.backUp("gateway.age")
 	for range 10 {
 		c.ok("call", "echo", "text=lost")
@@ -234,7 +233,7 @@ func TestClientsNoticeARestore(t *testing.T) {
 	c.ok("status")
 
 	h, _ := restoreTo(t, file, identity)
-	h.Start() // beside the other one
+	h.Start() // both copies run
 	d := &client{g: h, home: g.Dir}
 	rolledBack := func(r process.Result) {
 		t.Helper()
@@ -245,7 +244,7 @@ func TestClientsNoticeARestore(t *testing.T) {
 	rolledBack(d.run("journal", "verify"))
 	d.run("journal", "list", "--last", "1").Want(t, 0, "was rolled back")
 	d.ok("thaw")
-	for range 30 { // more events than were seen: it is a fork now
+	for range 30 { // the journal is now longer than the client saw, so it is a fork
 		d.ok("call", "echo", "text=other")
 	}
 	forked := func(r process.Result) {
@@ -258,11 +257,11 @@ func TestClientsNoticeARestore(t *testing.T) {
 	if r := d.run("journal", "verify"); r.Code != 8 || !strings.Contains(r.Err, "was forked") {
 		t.Errorf("journal verify: %d, %s", r.Code, r.Err)
 	}
-	// The control: who saw nothing sees nothing.
+	// Control: a client that saw no journal gets no error.
 	(&client{g: h}).ok("status")
 
 	d.run("journal", "accept-restore").Want(t, 2, "--yes")
-	forked(d.run("status")) // it changed nothing
+	forked(d.run("status")) // without --yes nothing changed
 	shown := d.ok("journal", "accept-restore", "--yes")
 	for _, want := range []string{"seen before", "backup", "now", "from a backup of", "lost"} {
 		if !strings.Contains(shown, want) {
@@ -273,7 +272,7 @@ func TestClientsNoticeARestore(t *testing.T) {
 	d.ok("journal", "verify")
 	d.run("journal", "accept-restore", "--yes").Want(t, 0, "nothing to accept")
 
-	// The first one still runs. Nothing in its journal explains the other.
+	// The original gateway still runs. Its journal does not explain the other copy.
 	forkedOrOlder := c.run("status")
 	if forkedOrOlder.Code != 8 {
 		t.Errorf("the other copy: %d, %s", forkedOrOlder.Code, forkedOrOlder.Err)
@@ -282,8 +281,8 @@ func TestClientsNoticeARestore(t *testing.T) {
 	d.ok("status")
 }
 
-// TestTwoCopies: a copied state directory runs twice, and the first common client of both detects
-// it.
+// TestTwoCopies: a copied state directory runs twice, and the first client that uses both
+// copies detects it.
 func TestTwoCopies(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)

@@ -31,8 +31,8 @@ func (g *gateway) http() (*http.Client, string) {
 	return &http.Client{Transport: transport}, "https://" + g.address()
 }
 
-// callTool sends one request as it is, past the checks of palyra, and returns
-// the reason that the API gives for refusing it.
+// callTool sends one request unchanged, without the checks of palyra, and returns the reason
+// for which the API refuses it.
 func (g *gateway) callTool(req *palyrav1.CallToolRequest) (reason, message string) {
 	g.T.Helper()
 	client, base := g.http()
@@ -71,8 +71,8 @@ func reasonOf(t *testing.T, err error) (string, string) {
 	return "(none) " + remote.Code().String(), remote.Message()
 }
 
-// TestBadInput sends what must not get through. Each is refused with its
-// reason, and each refused proposal is in the journal.
+// TestBadInput sends invalid input. Each request is refused with its reason, and each refused
+// proposal is in the journal.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "[process_runner]", "allow_interpreters = true")
@@ -128,7 +128,7 @@ func TestBadInput(t *testing.T) {
 			}
 		})
 	}
-	// The negative controls: what is just inside the limits runs.
+	// Controls: input just within the limits runs.
 	for name, input := range map[string]string{
 		"deep":   deep(60),
 		"number": `{"data":[9007199254740992,0.1,1e300]}`,
@@ -141,8 +141,7 @@ func TestBadInput(t *testing.T) {
 	c.ok("journal", "verify")
 }
 
-// TestBadMessages sends what is no request of the API at all, as JSON over
-// HTTP.
+// TestBadMessages sends messages that are not valid requests of the API, as JSON over HTTP.
 func TestBadMessages(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -169,8 +168,8 @@ func TestBadMessages(t *testing.T) {
 	g.local().ok("call", "echo", "text=still here")
 }
 
-// post sends the JSON form of a CallToolRequest as one message of a stream and
-// returns the reason in the end of the answer, and the whole answer.
+// post sends the JSON form of a CallToolRequest as one message of a stream. It returns the
+// reason at the end of the answer, and the whole answer.
 func (g *gateway) post(message string) (reason, said string) {
 	g.T.Helper()
 	client, base := g.http()
@@ -183,8 +182,8 @@ func (g *gateway) post(message string) (reason, said string) {
 	return endReason(g.T, answer), string(answer)
 }
 
-// endReason reads the messages of an answer to the last, which says how the
-// stream ended; "" is a good end.
+// endReason reads the messages of an answer up to the last one, which contains the error of the
+// stream; "" means success.
 func endReason(t *testing.T, answer []byte) string {
 	t.Helper()
 	const head, last = 5, 2

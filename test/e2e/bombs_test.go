@@ -14,7 +14,7 @@ import (
 	"palyra/internal/exec/sandbox/cgroup"
 )
 
-// bomb has 990 processes if it gets them, and then waits.
+// bomb starts up to 990 processes, and then waits.
 const bomb = `import os, time
 for i in range(990):
     try:
@@ -27,13 +27,13 @@ for i in range(990):
 time.sleep(3600)
 `
 
-// eater takes all the memory that it gets.
+// eater allocates as much memory as possible.
 const eater = `kept = []
 while True:
     kept.append(b"x" * (1 << 20))
 `
 
-// startIn is startGateway in a service that has these limits.
+// startIn is startGateway in a service with the given limits.
 func startIn(t *testing.T, limits sandbox.Limits, settings ...string) *gateway {
 	t.Helper()
 	tree := cgroup.Find()
@@ -62,10 +62,10 @@ func startIn(t *testing.T, limits sandbox.Limits, settings ...string) *gateway {
 	return g
 }
 
-// TestBombsEndThemselves: two programs within their own limits need more processes than palyrad's
-// service has. One of them ends, palyrad does not, and another call succeeds next to the second.
-// The control, without the group around all programs, is TestBombsTogether of
-// internal/exec/sandbox/bubblewrap.
+// TestBombsEndThemselves: two programs within their own limits need more processes than
+// palyrad's service may have. One of them ends, palyrad keeps running, and another call
+// succeeds next to the second. Control: TestBombsTogether of internal/exec/sandbox/bubblewrap,
+// which has no group around all programs.
 func TestBombsEndThemselves(t *testing.T) {
 	t.Parallel()
 	g := startIn(t, sandbox.Limits{Processes: 1500, Memory: 4 << 30}, "[process_runner]", "allow_interpreters = true")
@@ -95,9 +95,10 @@ func TestBombsEndThemselves(t *testing.T) {
 	g.Stop()
 }
 
-// TestMemoryHogEndsItself: a program within its own limit needs more memory than palyrad's service
-// has. It is ended, and other calls succeed meanwhile. The control, without the group around all
-// programs, is TestMemoryHogIsEnded of internal/exec/sandbox/bubblewrap.
+// TestMemoryHogEndsItself: a program within its own limit needs more memory than palyrad's
+// service may have. The kernel kills it, and other calls succeed meanwhile. Control:
+// TestMemoryHogIsEnded of internal/exec/sandbox/bubblewrap, which has no group around all
+// programs.
 func TestMemoryHogEndsItself(t *testing.T) {
 	t.Parallel()
 	g := startIn(t, sandbox.Limits{Processes: 1500, Memory: 768 << 20}, "[process_runner]", "allow_interpreters = true", fmt.Sprintf("memory_limit_bytes = %d", 4<<30))

@@ -10,11 +10,11 @@ import (
 	"palyra/test/process"
 )
 
-// waitsFor is what a change says while it waits for a second person.
+// waitsFor matches the output of a change that waits for a second person.
 var waitsFor = regexp.MustCompile("waiting for another owner or admin.*approval (\\S+), `palyra approve")
 
-// TestCeilingTakesTwo: to let somebody in takes a second person, whose yes or no counts;
-// to keep somebody out takes one.
+// TestCeilingTakesTwo: admitting a caller requires a second person, whose vote decides;
+// blocking a caller requires one.
 func TestCeilingTakesTwo(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -56,7 +56,7 @@ func TestCeilingTakesTwo(t *testing.T) {
 	}
 	local.run("access", "forbid", "channel:ops").Want(t, 0)
 
-	// Where there is one person, their word is enough: the control.
+	// Control: a sole owner needs no second approver.
 	alone := startGateway(t)
 	r := alone.local().run("access", "allow", "channel:ops")
 	if r.Want(t, 0); !strings.Contains(r.Err, "applied without a second approver") {

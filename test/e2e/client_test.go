@@ -20,7 +20,7 @@ type client struct {
 	g *gateway
 	// credentials is a bundle; "" means the local operator's.
 	credentials string
-	// home is another home directory than the gateway's, "" for that.
+	// home is a home directory other than the gateway's; "" means the gateway's.
 	home string
 }
 
@@ -33,7 +33,7 @@ func (c *client) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run runs palyra to its end.
+// run runs palyra and waits until it exits.
 func (c *client) run(args ...string) process.Result {
 	c.g.T.Helper()
 	r := process.Finish(c.g.T, c.command(args...))
@@ -41,13 +41,13 @@ func (c *client) run(args ...string) process.Result {
 	return r
 }
 
-// pending is a palyra that still runs.
+// pending is a running palyra.
 type pending struct {
 	t *testing.T
 	*process.Child
 }
 
-// begin starts palyra and does not wait for it.
+// begin starts palyra without waiting for it.
 func (c *client) begin(args ...string) *pending {
 	c.g.T.Helper()
 	child := process.Begin(c.g.T, c.command(args...))
@@ -55,7 +55,7 @@ func (c *client) begin(args ...string) *pending {
 	return &pending{c.g.T, child}
 }
 
-// wait waits for the end.
+// wait waits until palyra exits.
 func (p *pending) wait() process.Result {
 	p.t.Helper()
 	return p.Wait(p.t)
@@ -66,7 +66,7 @@ func (p *pending) interrupt() {
 	must.Do(p.t, p.Cmd.Process.Signal(syscall.SIGINT))
 }
 
-// asked waits until the call waits for an approval.
+// asked waits until the call requests an approval.
 func (p *pending) asked() process.Ask {
 	p.t.Helper()
 	a, ok := p.Asked()
@@ -76,7 +76,7 @@ func (p *pending) asked() process.Ask {
 	return a
 }
 
-// allow votes yes, once unless flags say more.
+// allow approves, once unless flags specify otherwise.
 func (c *client) allow(a process.Ask, flags ...string) process.Result {
 	c.g.T.Helper()
 	if len(flags) == 0 {
@@ -90,7 +90,7 @@ func (c *client) deny(a process.Ask) process.Result {
 	return c.run(a.Decide("--deny", "--reason", "not today")...)
 }
 
-// approval is what `palyra approvals show` says.
+// approval is the output of `palyra approvals show`.
 type approval struct {
 	State   string `json:"state"`
 	Missing string `json:"missing"`
@@ -130,7 +130,7 @@ func decode[T any](t *testing.T, text string) T {
 	return v
 }
 
-// status is what `palyra status` says.
+// status is the output of `palyra status`.
 type status struct {
 	PolicyVersion  string   `json:"policy_version"`
 	SnapshotDigest string   `json:"snapshot_digest"`
@@ -171,7 +171,7 @@ func (c *client) events(code string) []journaled {
 	return list
 }
 
-// statement is the part of an attestation that these tests look at.
+// statement is the part of an attestation that these tests check.
 type statement struct {
 	AttestationID string `json:"attestation_id"`
 	Verified      bool   `json:"verified"`
@@ -219,7 +219,7 @@ type grantUse struct {
 	Uses, Refused int
 }
 
-// attestation reads and verifies an attestation, by its id or its proposal's.
+// attestation reads and verifies an attestation, by its id or its proposal's id.
 func (c *client) attestation(id string) statement {
 	c.g.T.Helper()
 	s := decode[statement](c.g.T, c.ok("attest", "show", id, "-o", "json"))
@@ -229,7 +229,7 @@ func (c *client) attestation(id string) statement {
 	return s
 }
 
-// lastAttestation is the newest one.
+// lastAttestation returns the newest attestation.
 func (c *client) lastAttestation() statement {
 	c.g.T.Helper()
 	return c.attestation(strings.TrimSpace(c.ok("attest", "list", "--limit", "1", "-o", "name")))

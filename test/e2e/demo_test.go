@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestDemo runs what `make demo` runs, with a yes to its question and without an
-// answer, which is a no.
+// TestDemo runs the program of `make demo`, once approving its request and once without an
+// answer, which denies it.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]string{
@@ -34,11 +34,11 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// demo runs the demo and returns what it prints.
+// demo runs the demo and returns its output.
 func demo(t *testing.T, answer string) []byte {
 	t.Helper()
 	dir, bin := t.TempDir(), t.TempDir()
-	// As `make build` leaves them: the worker beside palyrad.
+	// The layout is the same as after `make build`: the worker is in palyrad's directory.
 	for _, program := range []string{filepath.Join(programs, "palyra"), filepath.Join(programs, "palyrad"), must.Get(worker())(t)} {
 		must.Do(t, os.Link(program, filepath.Join(bin, filepath.Base(program))))
 	}
@@ -54,8 +54,7 @@ func demo(t *testing.T, answer string) []byte {
 	return out
 }
 
-// sideBySide checks that the model's two calls overlap: each began before the
-// other ended.
+// sideBySide checks that the model's two calls overlap: each started before the other ended.
 func sideBySide(t *testing.T, out []byte) {
 	t.Helper()
 	_, story, _ := bytes.Cut(out, []byte("$ palyra runs show "))

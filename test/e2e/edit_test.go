@@ -12,9 +12,9 @@ import (
 	"palyra/test/process"
 )
 
-// TestEditThenApprove: one operator changes what an agent wants to write, another says
-// yes to that, and it is written. The record explains and proves what ran, by the policy
-// that judged the edited call, and the agent is told.
+// TestEditThenApprove: one operator edits an agent's write, another approves the edited call,
+// and it runs. The attestation names and proves the edited call, which policy judged again, and
+// the agent is notified of the edit.
 func TestEditThenApprove(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -32,7 +32,7 @@ when { context has path && context.path like "plans/*" } unless { context.approv
 	g.write(input, `{"path":"plans/b.txt","content":"final"}`)
 	edit := []string{"approvals", "edit", before.ID, "--input", input, "--digest", before.Digest, "--reason", "it is a plan"}
 	agent.run(edit...).Want(t, 3, "PERMISSION_DENIED")
-	g.local().run(edit...).Want(t, 3, "PERMISSION_DENIED") // the agent's owner asks for it, too
+	g.local().run(edit...).Want(t, 3, "PERMISSION_DENIED") // the agent's owner is also a requester
 	bob.run(edit...).Want(t, 0)
 	shown := carol.ok("approvals", "show", before.ID)
 	for _, want := range []string{"user:bob", "it is a plan", "plans/b.txt", "draft", "plans are read by two people"} {
@@ -44,7 +44,7 @@ when { context has path && context.path like "plans/*" } unless { context.approv
 	after := process.Ask{ID: before.ID, Digest: decode[struct {
 		Digest string `json:"call_digest"`
 	}](t, carol.ok("approvals", "show", before.ID, "-o", "json")).Digest}
-	bob.allow(after).Want(t, 3, "PERMISSION_DENIED") // nor does its editor answer
+	bob.allow(after).Want(t, 3, "PERMISSION_DENIED") // the editor cannot approve either
 	carol.allow(after).Want(t, 0)
 	call.wait().Want(t, 0)
 	if g.Read("b.txt") != "" || g.Read("plans/b.txt") != "final" {

@@ -14,9 +14,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// excerpt is a block of a document that says what a command prints: one that
-// begins with ```console. An empty line, and a line that is [...] alone, stand for
-// any number of lines, and [...] within a line for the rest of a word or more.
+// excerpt is a block of a document that shows the output of a command: it starts with
+// ```console. An empty line, or a line with only [...], stands for any number of lines. Within
+// a line, [...] stands for any text.
 type excerpt struct{ document, text string }
 
 // excerptsOf returns the excerpts of README and docs.
@@ -41,8 +41,8 @@ func excerptsOf(t *testing.T) []excerpt {
 	return list
 }
 
-// TestExcerptsAreCurrent: what README and docs show of a command is what the demo
-// prints, or a command with the made gateway of the golden tests.
+// TestExcerptsAreCurrent: every command output in README and docs is current. It is the output
+// of the demo, or of a command with the sample gateway of the golden tests.
 func TestExcerptsAreCurrent(t *testing.T) {
 	t.Parallel()
 	sources := map[string]string{"the demo": string(demo(t, "allow"))}
@@ -67,7 +67,7 @@ func TestExcerptsAreCurrent(t *testing.T) {
 	}
 }
 
-// TestStaleExcerptsAreFound is the control of the check above.
+// TestStaleExcerptsAreFound is the control of TestExcerptsAreCurrent.
 func TestStaleExcerptsAreFound(t *testing.T) {
 	t.Parallel()
 	const printed = "$ palyra x\nrun 01M7XVP5HGBZBN8HC4NEQ8F18R: model a\nsecond\nthird, 35ms\n(exit code 3)\n"
@@ -75,9 +75,9 @@ func TestStaleExcerptsAreFound(t *testing.T) {
 		"$ palyra x\nrun 01M7Y40CCJRZACQ204N3BEHDZV: model a\n[...]\nthird, 1.5s": true,
 		"second\n\n(exit code 3)":         true,
 		"$ palyra x\n[...]: model a":      true,
-		"second\n(exit code 3)":           false, // a line is left out without saying so
+		"second\n(exit code 3)":           false, // a line is omitted without [...]
 		"third, [...]\n\nsecond":          false, // another order
-		"$ palyra x\n[...]\nexit code 3":  false, // a part of a line
+		"$ palyra x\n[...]\nexit code 3":  false, // only a part of a line
 		"(exit code 4)":                   false,
 		"run 01M7XVP5HGBZBN: model a":     false,
 		"$ palyra x\n[...]\nthird, 35 MB": false,
@@ -88,20 +88,20 @@ func TestStaleExcerptsAreFound(t *testing.T) {
 	}
 }
 
-// varying are the words that differ from run to run, with what they look like.
+// varying lists the words that differ between runs, each with a pattern of its values.
 var varying = []struct{ word, pattern string }{
 	{`\[\.\.\.\]`, `.*`},
 	{`[0-9A-HJKMNP-TV-Z]{26}`, `[0-9A-HJKMNP-TV-Z]{26}`}, // an id
 	{`\b[0-9]+(?:\.[0-9]+)?m?s\b`, `[0-9.]+(?:ms|s|m[0-9]+s)`},
 	{`\bjournal [0-9]+`, `journal [0-9]+`},
 	{`\bevents +[0-9]+ \(1 to [0-9]+\)`, ` *events +[0-9]+ \(1 to [0-9]+\)`},
-	{`\b[0-9]+ checkpoints?\b`, `[0-9]+ checkpoints?`}, // one a minute
+	{`\b[0-9]+ checkpoints?\b`, `[0-9]+ checkpoints?`}, // one per minute
 	{`\b(?:line|sequence number) [0-9]+`, `(?:line|sequence number) [0-9]+`},
 	{`\.cedar:[0-9]+`, `\.cedar:[0-9]+`},
-	{`  +`, ` +`}, // columns are as wide as what stands in them
+	{`  +`, ` +`}, // columns are as wide as their content
 }
 
-// current says at which line an excerpt differs from a text, if it does.
+// current returns an error with the line at which an excerpt differs from a text.
 func current(excerpt, text string) error {
 	pattern := `(?m)^`
 	for line := range strings.Lines(excerpt) {
@@ -118,7 +118,7 @@ func current(excerpt, text string) error {
 	return nil
 }
 
-// linePattern matches the lines that differ from one only in what varies.
+// linePattern returns a pattern for lines that differ from the given one only in varying words.
 func linePattern(line string) string {
 	var words []string
 	for _, v := range varying {

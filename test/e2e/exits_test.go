@@ -19,9 +19,8 @@ const waived = `@id("unattended")
 permit(principal, action == Action::"tool.execute/process.run", resource) when { context.egress.mode != "none" };
 `
 
-// TestExitCodes reaches the exit codes of palyra against a live daemon. Code 5
-// takes the shortest timeout of an approval, 30 seconds; the tests of
-// internal/cli reach it.
+// TestExitCodes reaches the exit codes of palyra with a running daemon. Code 5 requires the
+// shortest timeout of an approval, 30 seconds; the tests of internal/cli cover it.
 func TestExitCodes(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -87,7 +86,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// TestNoSandbox: a palyrad without its helper serves everything but programs.
+// TestNoSandbox: a palyrad without its sandbox helper serves everything except programs.
 func TestNoSandbox(t *testing.T) {
 	t.Parallel()
 	program := must.Get(withoutHelper())(t)
@@ -103,7 +102,7 @@ func TestNoSandbox(t *testing.T) {
 	}
 	c.ok("call", "fs.read", "path=a.txt")
 
-	// The negative control: with its helper the same call runs.
+	// Control: with the helper, the same call runs.
 	g.Stop()
 	g.Program = filepath.Join(programs, "palyrad")
 	g.Start()

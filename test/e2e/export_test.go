@@ -15,8 +15,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// TestExportIsTamperEvident exports a journal with every kind of event, stops
-// the daemon, verifies the file, and then changes it in several hundred ways.
+// TestExportIsTamperEvident exports a journal with every kind of event, stops the daemon,
+// verifies the file, and then modifies it in several hundred ways.
 func TestExportIsTamperEvident(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -48,7 +48,7 @@ func TestExportIsTamperEvident(t *testing.T) {
 	})
 	t.Run("cut off", func(t *testing.T) {
 		for n := range starts {
-			// Between two lines, in the middle of one, and before its line feed.
+			// The cuts are between two lines, within a line, and before its line feed.
 			for _, end := range []int{starts[n], starts[n] + 1, lineEnd(starts, whole, n) - 1} {
 				if _, err := verifyBytes(whole[:end]); err == nil {
 					t.Errorf("cut off after byte %d of %d, and the export verifies", end, len(whole))
@@ -72,8 +72,7 @@ func TestExportIsTamperEvident(t *testing.T) {
 	t.Run("palyra says so", func(t *testing.T) { wantDamageLocation(t, c, whole, starts) })
 }
 
-// makeHistory leaves calls of every end in the journal, one with an envelope
-// that is larger than the others.
+// makeHistory makes calls with every outcome, one of them with an unusually large envelope.
 func makeHistory(t *testing.T, g *gateway) {
 	c := g.local()
 	c.ok("call", "fs.read", "path=a.txt")
@@ -85,12 +84,12 @@ func makeHistory(t *testing.T, g *gateway) {
 	call = c.begin("call", "fs.write", "path=b.txt", "content=new")
 	c.deny(call.asked()).Want(t, 0)
 	call.wait().Want(t, 4)
-	// A checkpoint as an event.
+	// This creates a checkpoint event.
 	c.ok("journal", "prove", "1")
 	c.ok("call", "echo", "text=the end")
 }
 
-// verifyBytes verifies an export and returns the line that the error names.
+// verifyBytes verifies an export and returns the line number that the error names.
 func verifyBytes(export []byte) (line int, err error) {
 	_, err = journal.VerifyExport(bytes.NewReader(export), journal.ExportOptions{})
 	var located *journal.ExportError
@@ -128,9 +127,9 @@ func lineOf(starts []int, at int) int {
 	return n
 }
 
-// samplePositions are at least 300 places: all over the file, and densely in
-// the header, the first event, one with an envelope, one with a checkpoint,
-// the trailer, and on line feeds.
+// samplePositions returns at least 300 positions: spread over the file, and densely in the
+// header, the first event, an event with an envelope, a checkpoint and the trailer, and on line
+// feeds.
 func samplePositions(t *testing.T, text []byte, starts []int) []int {
 	t.Helper()
 	chosen := make(map[int]bool)
@@ -168,7 +167,7 @@ func samplePositions(t *testing.T, text []byte, starts []int) []int {
 	return list
 }
 
-// wantDamageLocation changes a few bytes and runs palyra itself, without a daemon.
+// wantDamageLocation modifies a few bytes and runs palyra without a daemon.
 func wantDamageLocation(t *testing.T, c *client, whole []byte, starts []int) {
 	last := len(starts) - 1
 	for name, at := range map[string]int{

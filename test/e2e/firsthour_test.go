@@ -17,13 +17,13 @@ import (
 	"palyra/internal/core/must"
 )
 
-// stranger is a user id that nobody has; the test's processes have it when the
-// tests run as root, as a newcomer is an ordinary user.
+// stranger is a user id without an account. The test's processes use it when the tests run as
+// root, because a newcomer is an ordinary user.
 const stranger = "54321"
 
-// firstUser is an ordinary user with a home, sources and a terminal of 80x24 that
-// has two windows. Commands say by a channel of tmux that they have ended, so that
-// nothing depends on prompts or on time.
+// firstUser is an ordinary user with a home, sources and a terminal of 80x24 that has two
+// windows. Each command signals its end through a tmux channel, so that nothing depends on
+// prompts or timing.
 type firstUser struct {
 	t        *testing.T
 	dir      string
@@ -64,12 +64,12 @@ func (n *firstUser) write(name, text string) {
 	must.Do(n.t, os.WriteFile(filepath.Join(n.dir, name), []byte(text), 0o644))
 }
 
-// command is one of the newcomer's, with nothing of the test's own surroundings.
+// command returns a command that runs as the newcomer, without the test's own environment.
 func (n *firstUser) command(ctx context.Context, argv ...string) *exec.Cmd {
 	settings := []string{
 		"HOME=" + n.dir + "/home", "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "TERM=screen", "TMPDIR=/tmp",
-		// Other gateways run beside this one, on a machine that may be busy. Go
-		// compiles its library anew, below the home of the sandbox.
+		// Other gateways run on the same machine, which may be busy. Go recompiles its library below
+		// the home of the sandbox.
 		"PALYRA_LISTEN_API=127.0.0.1:0", "PALYRA_LISTEN_METRICS=127.0.0.1:0", "PALYRA_LISTEN_CONSOLE=127.0.0.1:0",
 		"PALYRA_EXECUTION_TIMEOUT_MS=600000", "PALYRA_PROCESS_RUNNER_CPU_TIME_LIMIT_MS=600000", "PALYRA_PROCESS_RUNNER_TMP_LIMIT_BYTES=1073741824",
 	}
@@ -110,7 +110,8 @@ func (n *firstUser) openTerminal() {
 	}
 }
 
-// begin types a line, and returns what waits for its end and gives its exit code.
+// begin types a line, and returns a function that waits until the command ends and returns its
+// exit code.
 func (n *firstUser) begin(pane, line string) func() int {
 	n.t.Helper()
 	n.ended++
@@ -122,7 +123,7 @@ func (n *firstUser) begin(pane, line string) func() int {
 	n.tmux("send-keys", "-t", pane, "Enter")
 	return func() int {
 		n.t.Helper()
-		ctx, cancel := context.WithTimeout(n.t.Context(), 10*time.Minute) // it would hang otherwise
+		ctx, cancel := context.WithTimeout(n.t.Context(), 10*time.Minute) // it could hang
 		defer cancel()
 		if out, err := n.command(ctx, "tmux", "-S", filepath.Join(n.dir, "socket"), "wait-for", channel).CombinedOutput(); err != nil {
 			n.t.Fatalf("%q does not end: %v: %s\n%s", line, err, out, n.screens())
@@ -131,7 +132,7 @@ func (n *firstUser) begin(pane, line string) func() int {
 	}
 }
 
-// run types a line that has to end well.
+// run types a line that must exit with code 0.
 func (n *firstUser) run(pane, line string) {
 	n.t.Helper()
 	if code := n.begin(pane, line)(); code != 0 {
@@ -139,11 +140,11 @@ func (n *firstUser) run(pane, line string) {
 	}
 }
 
-// answered types a line that asks, and allows the call from the other window. It
-// returns what the terminal showed when it asked.
+// answered types a line that requests approval, and allows the call from the other window. It
+// returns the terminal's content at the time of the request.
 func (n *firstUser) answered(line string) (screen string) {
 	n.t.Helper()
-	n.run(n.one, "clear") // of an earlier question
+	n.run(n.one, "clear") // removes an earlier request
 	end := n.begin(n.one, line)
 	n.run(n.two, `until tmux capture-pane -p -t `+n.one+` | grep -q "^answer>"; do sleep 0.1; done`)
 	screen = n.tmux("capture-pane", "-p", "-t", n.one)
@@ -156,7 +157,7 @@ func (n *firstUser) answered(line string) (screen string) {
 	return screen
 }
 
-// screens is what both windows show, with what palyrad said.
+// screens returns the content of both windows, and palyrad's log.
 func (n *firstUser) screens() string {
 	log, err := os.ReadFile(filepath.Join(n.dir, "src/palyrad.log"))
 	if err != nil {
@@ -165,8 +166,8 @@ func (n *firstUser) screens() string {
 	return fmt.Sprintf("--- one\n%s\n--- two\n%s\n--- palyrad.log\n%s", n.tmux("capture-pane", "-p", "-t", n.one), n.tmux("capture-pane", "-p", "-t", n.two), log)
 }
 
-// leave ends what the newcomer started: the gateway first, which a closed terminal
-// does not end.
+// leave ends the programs that the newcomer started. The gateway comes first, because closing
+// the terminal does not end it.
 func (n *firstUser) leave() {
 	ctx := context.Background()
 	if pid, err := os.ReadFile(filepath.Join(n.dir, "codes/palyrad")); err == nil {
@@ -178,7 +179,7 @@ func (n *firstUser) leave() {
 	}
 }
 
-// quickStart is what README has a newcomer type.
+// quickStart returns the commands of the README's quick start.
 func quickStart(t *testing.T) []string {
 	t.Helper()
 	_, below, _ := strings.Cut(string(must.Get(os.ReadFile(repository+"/README.md"))(t)), "\n## Quick start\n")
@@ -191,8 +192,8 @@ func quickStart(t *testing.T) []string {
 	return lines
 }
 
-// TestFirstHour follows README to the letter, and has the tests of a small Node, Go
-// and Python project run through the gateway meanwhile.
+// TestFirstHour follows README to the letter, and meanwhile runs the tests of a small Node, Go
+// and Python project through the gateway.
 func TestFirstHour(t *testing.T) {
 	t.Parallel()
 	n := newFirstUser(t)
@@ -203,7 +204,7 @@ func TestFirstHour(t *testing.T) {
 	asked, verified := false, false
 	for _, line := range quickStart(t) {
 		switch {
-		case line == "make build": // the test has built both programs
+		case line == "make build": // the test has already built both programs
 		case strings.HasPrefix(line, "bin/palyrad "):
 			n.run(n.one, line)
 			n.run(n.one, `echo "$!" > ../codes/palyrad`)
@@ -226,7 +227,7 @@ func TestFirstHour(t *testing.T) {
 	if !asked || !verified {
 		t.Errorf("README has nobody answer a question (%v) or verify an export (%v)", asked, verified)
 	}
-	// Control: what was verified is what was exported, and a changed byte is found.
+	// Control: verification of the export detects a changed byte.
 	if code := n.begin(n.one, `sed -i '0,/allow/s//allov/' journal.ndjson; bin/palyra journal verify journal.ndjson`)(); code != 8 {
 		t.Errorf("a changed export verifies with exit code %d\n%s", code, n.screens())
 	}

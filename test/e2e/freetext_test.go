@@ -16,7 +16,7 @@ import (
 	"palyra/test/process"
 )
 
-// keyed is a text with a key of a well-known form in it, made for one place.
+// keyed returns a text that contains a key in a well-known format, unique to one place.
 func keyed(place string) string {
 	return "ghp_" + strings.Repeat("aB3", 12) + strings.Map(func(r rune) rune {
 		if r < 'a' || r > 'z' {
@@ -26,9 +26,9 @@ func keyed(place string) string {
 	}, place)
 }
 
-// TestKeysInTextsAreNotKept has a key in every text that people and clients send:
-// nothing that palyrad keeps, logs or answers has it, and where a sentence had one,
-// the rest of it is there.
+// TestKeysInTextsAreNotKept puts a key into every text that people and clients send. No state,
+// log or answer of palyrad contains the keys. The rest of a sentence that contained a key is
+// kept.
 func TestKeysInTextsAreNotKept(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -44,7 +44,7 @@ func TestKeysInTextsAreNotKept(t *testing.T) {
 	}
 	const refused = 2
 
-	// A vote, a cancelled call, a freeze: sentences.
+	// A vote, a cancelled call and a freeze take sentences.
 	denied := c.begin("call", "fs.write", "path=new-a.txt", "content=new")
 	do(0, denied.asked().Decide("--deny", "--reason", "vote x"+keyed("vote"))...)
 	answers = append(answers, denied.wait())
@@ -56,7 +56,7 @@ func TestKeysInTextsAreNotKept(t *testing.T) {
 	do(0, "freeze", "--reason", "freeze _"+keyed("freeze"))
 	do(0, "thaw")
 
-	// What a call is made with. A retry with the same key is the same call.
+	// These are the texts of a call. A retry with the same key is the same call.
 	first := do(0, "call", "echo", "text=hi", "--idempotency-key", keyed("idempotency"), "-o", "ndjson")
 	again := do(0, "call", "echo", "text=hi", "--idempotency-key", keyed("idempotency"), "-o", "ndjson")
 	if a, b := attestationIn(t, first.Out), attestationIn(t, again.Out); a != b {
@@ -67,14 +67,14 @@ func TestKeysInTextsAreNotKept(t *testing.T) {
 		t.Errorf("another key has the attestation of the first, %s", a)
 	}
 
-	// Names: refused.
+	// Names that contain a key are refused.
 	do(refused, "call", "echo", "text=hi", "--session", keyed("session"))
 	do(refused, "call", "echo", "text=hi", "--run", keyed("run"))
 	do(refused, "call", "echo", "text=hi", "--channel", keyed("channel"))
 	do(refused, "call", keyed("tool"), "text=hi")
 	do(refused, "tokens", "create", keyed("token"), "--scope", "tool.list")
 
-	// Arguments: a file with a key in it, encoded.
+	// The argument is an encoded file that contains a key.
 	do(0, "call", "process.run", `argv=["wc","-c"]`, "stdin_base64="+base64.StdEncoding.EncodeToString([]byte("x"+keyed("stdin"))))
 
 	do(0, "journal", "list", "--limit", "0", "-o", "ndjson")
@@ -91,7 +91,7 @@ func TestKeysInTextsAreNotKept(t *testing.T) {
 	look("running")
 	g.Stop()
 	look("stopped")
-	// The control: sentences and calls are there, with what stands for their keys.
+	// Control: the sentences and calls are stored, with placeholders for their keys.
 	all := bytes.Join(func() (list [][]byte) {
 		for _, text := range everything(t, g, answers) {
 			list = append(list, text)
@@ -105,7 +105,7 @@ func TestKeysInTextsAreNotKept(t *testing.T) {
 	}
 }
 
-// everything is all that palyrad keeps and logs, and what was answered.
+// everything returns palyrad's state and log, and the answers.
 func everything(t *testing.T, g *gateway, answers []process.Result) map[string][]byte {
 	t.Helper()
 	texts := map[string][]byte{"the log": []byte(g.Log().String())}

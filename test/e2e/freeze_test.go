@@ -15,9 +15,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// beginSleeping starts a program that sleeps in its sandbox, waits until the
-// kernel runs it, and returns a function that says whether it still does. For
-// how long tells it from every other one of the machine.
+// beginSleeping starts a program that sleeps in its sandbox and waits until it runs. It returns
+// a function that reports whether the program is still running. The duration of the sleep
+// identifies the process on the machine.
 func beginSleeping(t *testing.T, c *client, wholeSeconds int) (*pending, func() bool) {
 	t.Helper()
 	seconds := fmt.Sprintf("%d.%d", wholeSeconds, os.Getpid())
@@ -27,8 +27,7 @@ func beginSleeping(t *testing.T, c *client, wholeSeconds int) (*pending, func() 
 	return call, running
 }
 
-// processRuns looks for a process with exactly these arguments among all of
-// the machine.
+// processRuns reports whether a process of this machine has exactly these arguments.
 func processRuns(argv ...string) bool {
 	var want []byte
 	for _, a := range argv {
@@ -43,8 +42,8 @@ func processRuns(argv ...string) bool {
 	return false
 }
 
-// TestFreeze stops a running sandbox and everything after it, over a restart,
-// until the thaw.
+// TestFreeze: a freeze stops a running sandbox and every later call, across a restart, until
+// the thaw.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -68,7 +67,7 @@ func TestFreeze(t *testing.T) {
 	}
 	c.run("call", "echo", "text=hi").Want(t, 3, "GATEWAY_FROZEN")
 
-	// People may go on answering; nothing runs for it.
+	// People can still answer approvals, but no call runs.
 	c.allow(a)
 	if r := waiting.wait(); r.Code == 0 || g.Read("b.txt") != "" {
 		t.Errorf("a call ran in a frozen gateway: exit code %d, %q", r.Code, g.Read("b.txt"))
@@ -90,8 +89,7 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// hold keeps connections to an address open, on which nothing is sent, and opens a new one for
-// each that is closed.
+// hold keeps idle connections to an address open, and replaces each that is closed.
 func hold(t *testing.T, address string, count int) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -121,8 +119,8 @@ func hold(t *testing.T, address string, count int) {
 	}
 }
 
-// TestFreezeBesideIdleConnections: idle connections, more than the gateway accepts, do not block
-// the freeze, over TCP with the certificate of a device.
+// TestFreezeBesideIdleConnections: idle connections beyond the gateway's limit do not block a
+// freeze over TCP with a device certificate.
 func TestFreezeBesideIdleConnections(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)

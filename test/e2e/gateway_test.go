@@ -17,8 +17,8 @@ import (
 // gateway is one palyrad with a workspace.
 type gateway struct{ *process.Palyrad }
 
-// newGateway makes the directories and the configuration. The settings are
-// TOML and come after the common ones.
+// newGateway creates the directories and the configuration. The settings are TOML and follow
+// the common settings.
 func newGateway(t *testing.T, settings ...string) *gateway {
 	t.Helper()
 	g := &gateway{process.NewPalyrad(t, filepath.Join(programs, "palyrad"), t.TempDir())}
@@ -45,7 +45,7 @@ burst = 300
 	return g
 }
 
-// startGateway is newGateway and start.
+// startGateway creates and starts a gateway.
 func startGateway(t *testing.T, settings ...string) *gateway {
 	t.Helper()
 	g := newGateway(t, settings...)
@@ -58,14 +58,14 @@ func (g *gateway) write(path, text string) {
 	must.Do(g.T, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// configure adds to the configuration; it counts from the next start on.
+// configure appends to the configuration, which takes effect at the next start.
 func (g *gateway) configure(text string) {
 	g.T.Helper()
 	now := must.Get(os.ReadFile(g.Config))(g.T)
 	g.write(g.Config, string(now)+"\n"+text)
 }
 
-// file writes a file of the workspace.
+// file writes a file in the workspace.
 func (g *gateway) file(name, text string) string {
 	g.T.Helper()
 	path := filepath.Join(g.Workspace, name)
@@ -73,8 +73,8 @@ func (g *gateway) file(name, text string) string {
 	return path
 }
 
-// policy puts a policy file in its place, whole: palyrad follows the directory
-// and may read it at any moment. The empty text removes it.
+// policy replaces a policy file atomically, because palyrad watches the directory and may read
+// the file at any moment. The empty text removes the file.
 func (g *gateway) policy(name, text string) {
 	g.T.Helper()
 	path := filepath.Join(g.Policies, name)
@@ -90,7 +90,7 @@ func (g *gateway) policy(name, text string) {
 // bundle is the local operator's credential bundle.
 func (g *gateway) bundle() string { return filepath.Join(g.State, "operator") }
 
-// address is where the API listens now.
+// address returns the current address of the API.
 func (g *gateway) address() string {
 	g.T.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(g.bundle(), "endpoint")))(g.T)
@@ -103,8 +103,8 @@ func (g *gateway) address() string {
 	return ""
 }
 
-// palyrad runs another palyrad command to its end with the configuration of
-// this gateway.
+// palyrad runs a palyrad command with the configuration of this gateway and waits until it
+// exits.
 func (g *gateway) palyrad(args ...string) process.Result {
 	g.T.Helper()
 	cmd := exec.CommandContext(g.T.Context(), g.Program, append([]string{"--config", g.Config}, args...)...)
@@ -114,13 +114,13 @@ func (g *gateway) palyrad(args ...string) process.Result {
 	return r
 }
 
-// add makes a member and returns a client with its credential.
+// add adds a member and returns a client with its credential.
 func (g *gateway) add(name string, flags ...string) *client {
 	g.T.Helper()
 	dir := filepath.Join(g.Dir, name)
 	if _, err := os.Stat(g.bundle()); err != nil {
-		// Before the first start nobody knows the port that "0" will become, and
-		// palyrad refuses to guess. Clients here are told the address anyway.
+		// Before the first start, the port of address "0" is unknown, and palyrad refuses to guess.
+		// The clients of these tests get the address from the endpoint file.
 		flags = append(flags, "--listen-api", "127.0.0.1:7443")
 	}
 	r := g.palyrad(append([]string{"operator", "add", name, "--yes", "--out", dir}, flags...)...)
@@ -128,8 +128,7 @@ func (g *gateway) add(name string, flags ...string) *client {
 	return &client{g: g, credentials: dir}
 }
 
-// sub runs a subtest that uses the gateway; what fails in there ends the
-// subtest alone.
+// sub runs a subtest that uses the gateway. A failure in it ends only the subtest.
 func (g *gateway) sub(name string, test func(t *testing.T)) {
 	outer := g.T
 	outer.Run(name, func(t *testing.T) {
@@ -139,5 +138,5 @@ func (g *gateway) sub(name string, test func(t *testing.T)) {
 	})
 }
 
-// local is the client of the local operator.
+// local returns the client of the local operator.
 func (g *gateway) local() *client { return &client{g: g} }

@@ -12,23 +12,23 @@ import (
 	"palyra/test/process"
 )
 
-// grpcurl runs grpcurl with the files of a bundle; credential false leaves the
-// client certificate away.
+// grpcurl runs grpcurl with the files of a bundle. If credential is false, it sends no client
+// certificate.
 func (g *gateway) grpcurl(bundle string, credential bool, args ...string) process.Result {
 	g.T.Helper()
 	flags := []string{"-cacert", filepath.Join(g.bundle(), "ca.pem")}
 	if credential {
 		flags = append(flags, "-cert", filepath.Join(bundle, "cert.pem"), "-key", filepath.Join(bundle, "key.pem"))
 	}
-	// Options such as -d come before the address.
+	// Options such as -d must precede the address.
 	for len(args) > 1 && strings.HasPrefix(args[0], "-") {
 		flags, args = append(flags, args[:2]...), args[2:]
 	}
 	return process.Finish(g.T, exec.CommandContext(g.T.Context(), grpcurlPath(g.T), slices.Concat(flags, []string{g.address()}, args)...))
 }
 
-// TestGrpcurl finds the API by reflection, reads an approval that a call waits
-// for, answers it, and the call goes on.
+// TestGrpcurl finds the API by reflection, reads the approval that a call waits for, and
+// approves it; the call then runs.
 func TestGrpcurl(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -70,7 +70,7 @@ func TestGrpcurl(t *testing.T) {
 		t.Fatalf("the file was written before anybody decided: %q", text)
 	}
 
-	// A vote for another call decides nothing.
+	// A vote with another call's digest is refused.
 	other := ask("-d", `{"approval_id":"`+waiting.ID+`","allow":true,"shown_digest":"sha256:`+strings.Repeat("0", 64)+`"}`, "palyra.v1.ApprovalsService/DecideApproval")
 	if other.Code == 0 || !strings.Contains(other.Err, "DIGEST_MISMATCH") {
 		t.Errorf("a vote with another digest: exit code %d, %s%s", other.Code, other.Out, other.Err)
@@ -87,7 +87,7 @@ func TestGrpcurl(t *testing.T) {
 	}
 }
 
-// TestStrangersAreRefused tries without a certificate and with one of another
+// TestStrangersAreRefused connects without a certificate and with a certificate of another
 // gateway, and finds the refusals in the journal.
 func TestStrangersAreRefused(t *testing.T) {
 	t.Parallel()
@@ -96,10 +96,10 @@ func TestStrangersAreRefused(t *testing.T) {
 	for name, try := range map[string]func(args ...string) process.Result{
 		"no certificate": func(args ...string) process.Result { return g.grpcurl("", false, args...) },
 		"another gateway's": func(args ...string) process.Result {
-			// grpcurl tries a refused handshake again until its timeout.
+			// grpcurl retries a refused handshake until its timeout.
 			return g.grpcurl(stranger.credentials, true, append([]string{"-connect-timeout", "1"}, args...)...)
 		},
-		// The negative control: the same command with a certificate of this gateway.
+		// Control: the same command with a certificate of this gateway.
 		"": func(args ...string) process.Result { return g.grpcurl(g.bundle(), true, args...) },
 	} {
 		for _, args := range [][]string{
@@ -117,7 +117,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	if !strings.Contains(health.Out, "SERVING") {
 		t.Errorf("the public health check says %s", health.Out)
 	}
-	// Refusals are counted, and written down once a minute and at the end.
+	// Refusals are counted, and journaled once a minute and at the stop.
 	g.Stop()
 	g.Start()
 	refused := g.local().events("PAL-I104")
@@ -126,7 +126,7 @@ func TestStrangersAreRefused(t *testing.T) {
 	}
 }
 
-// healthProto is what grpcurl needs where it may not ask by reflection.
+// healthProto defines the health service for grpcurl where reflection is not permitted.
 const healthProto = `syntax = "proto3";
 package grpc.health.v1;
 message HealthCheckRequest { string service = 1; }

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestIdempotencyKey makes one call from several processes at the same time,
-// and once more after a restart: it has its effect once, and everybody gets
-// the same result and attestation.
+// TestIdempotencyKey makes one call from several processes at the same time, and again after a
+// restart. It takes effect once, and every caller gets the same result and attestation.
 func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -47,12 +46,12 @@ func TestIdempotencyKey(t *testing.T) {
 	if got := g.Read("log"); got != "once\n" {
 		t.Errorf("a retry had an effect: %q", got)
 	}
-	// The negative control: under another key it is another call.
+	// Control: under another key it is another call.
 	c.run(append1("key-2", "once\n")...).Want(t, 0)
 	if got := g.Read("log"); got != "once\nonce\n" {
 		t.Errorf("under another key the file holds %q", got)
 	}
-	// Keys are each caller's own.
+	// Each caller has its own keys.
 	bob := g.add("bob", "--role", "operator")
 	bob.run(append1("key-1", "bob\n")...).Want(t, 0)
 	if got := g.Read("log"); got != "once\nonce\nbob\n" {
@@ -60,7 +59,7 @@ func TestIdempotencyKey(t *testing.T) {
 	}
 }
 
-// attestationIn finds the attestation's id in the events of a call.
+// attestationIn returns the attestation's id from the events of a call.
 func attestationIn(t *testing.T, events string) string {
 	t.Helper()
 	for line := range strings.Lines(events) {

@@ -17,10 +17,10 @@ import (
 	"palyra/test/process"
 )
 
-// TestHookAndCallShareAnApproval: a tool use that an agent's hook announces and that then reaches
-// the gateway's MCP server is approved once, and raises no alarm about a missing call. The
-// controls: the same call without the announcement, and one with other arguments, need their own
-// approval; an announcement without a call raises an alarm.
+// TestHookAndCallShareAnApproval: an agent's hook announces a tool use, and the call then
+// reaches the gateway's MCP server. It is approved once, and raises no alarm about a missing
+// call. Controls: the same call without the announcement, and a call with other arguments, each
+// need their own approval. An announcement without a call raises an alarm.
 func TestHookAndCallShareAnApproval(t *testing.T) {
 	t.Parallel()
 	g := startMCP(t)

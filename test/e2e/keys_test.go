@@ -19,9 +19,9 @@ import (
 	"palyra/test/process"
 )
 
-// TestKeysAreNotDisclosed runs every command that creates, shows, replaces and damages keys. Its
-// output and files are searched for keys when the test ends, as for every gateway of these tests
-// (process.Palyrad). The test verifies that there are keys to search for.
+// TestKeysAreNotDisclosed runs every command that creates, shows, replaces and damages keys. At
+// the end of the test, its output and files are searched for keys, as for every gateway of
+// these tests (process.Palyrad). The test verifies that the search has keys to look for.
 func TestKeysAreNotDisclosed(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t, "[log]", `level = "debug"`)
@@ -42,7 +42,8 @@ func TestKeysAreNotDisclosed(t *testing.T) {
 	g.palyrad("operator", "bundle", "bob", "--revoke-old", "--out", filepath.Join(g.Dir, "bob2"))
 	bob.run("status")
 	if n := keysOf(t, g); n < 9 {
-		// Root, issuing, notary, journal, the operator's, bob's two, helper's, the token.
+		// The keys are: root, issuing, notary, journal, the operator's, bob's two, helper's, and the
+		// token.
 		t.Errorf("there are only %d keys", n)
 	}
 	g.Stop()
@@ -51,7 +52,7 @@ func TestKeysAreNotDisclosed(t *testing.T) {
 	g.Start()
 	c.ok("journal", "verify")
 	badKeys(t, g)
-	// What a crash leaves: the stacks of all goroutines.
+	// A crash writes the stacks of all goroutines to the log.
 	g.Env = append(g.Env, "GOTRACEBACK=crash")
 	g.Start()
 	c.ok("call", "fs.read", "path=a.txt")
@@ -61,7 +62,7 @@ func TestKeysAreNotDisclosed(t *testing.T) {
 	}
 }
 
-// keysOf is how many keys there are in all that belongs to a gateway.
+// keysOf returns the number of keys in the files of a gateway.
 func keysOf(t *testing.T, g *gateway) int {
 	t.Helper()
 	n, found, err := leaks.Look(g.Dir, nil)
@@ -72,8 +73,8 @@ func keysOf(t *testing.T, g *gateway) int {
 	return n
 }
 
-// badKeys makes each key unusable in turn, so that palyrad and palyra say why they do
-// not take it.
+// badKeys makes each key unusable in turn, so that palyrad and palyra report why they reject
+// it.
 func badKeys(t *testing.T, g *gateway) {
 	t.Helper()
 	g.Stop()
@@ -126,7 +127,7 @@ func TestDisclosedKeyIsFound(t *testing.T) {
 			t.Errorf("%s: found %v", form, found)
 		}
 	}
-	// What was told on purpose is no finding of the test's end.
+	// The key was disclosed on purpose, so the search at the end of the test must not find it.
 	g.Stop()
 	must.Do(t, os.RemoveAll(g.State))
 }

@@ -21,7 +21,7 @@ import (
 	"palyra/test/process"
 )
 
-// machine is another person's, which knows the gateway's address alone.
+// machine is another person's machine, which has only the gateway's address.
 type machine struct {
 	g    *gateway
 	home string
@@ -43,7 +43,7 @@ var (
 	codeLine = regexp.MustCompile(`(?m)^  ([A-Z0-9]{8})$`)
 )
 
-// logIn logs in with a browser that follows where it is sent.
+// logIn logs in with a browser that follows redirects.
 func (m machine) logIn(args ...string) process.Result {
 	m.g.T.Helper()
 	t := m.g.T
@@ -58,7 +58,8 @@ func (m machine) logIn(args ...string) process.Result {
 	return c.Wait(t)
 }
 
-// fingerprint is that of the gateway's CA, as its administrator reads it.
+// fingerprint returns the fingerprint of the gateway's CA, in the form that its administrator
+// publishes.
 func (g *gateway) fingerprint() string {
 	g.T.Helper()
 	block, _ := pem.Decode(must.Get(os.ReadFile(filepath.Join(g.bundle(), "ca.pem")))(g.T))
@@ -66,7 +67,7 @@ func (g *gateway) fingerprint() string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// loginConfig is the configuration of a gateway whose people log in at a provider.
+// loginConfig returns the configuration of a gateway whose members log in at a provider.
 func loginConfig(t *testing.T, p *logintest.Provider, dir string) string {
 	t.Helper()
 	secret := filepath.Join(dir, "oidc-secret")
@@ -85,8 +86,8 @@ roles = ["developer"]
 `, p.Issuer(), logintest.ClientID, secret)
 }
 
-// TestLogin: people log in with the programs as they are, act, answer each other's
-// approvals, and log out; who is in no group is refused.
+// TestLogin: members log in with the real programs, make calls, answer each other's approvals,
+// and log out. A person in no group is refused.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	provider := logintest.Start(t, "/realms/main")
@@ -104,7 +105,7 @@ func TestLogin(t *testing.T) {
 	checkBundle(t, filepath.Join(ann.home, ".config", "palyra", "logins", "work"))
 	ann.run("status").Want(t, 0)
 
-	// bob confirms on another device.
+	// bob confirms the login on another device.
 	provider.SignIn(logintest.Person{Subject: "s-bob", Name: "bob", Groups: []string{"approvers"}})
 	c := process.Begin(t, bob.command("login", g.address(), "--ca-fingerprint", g.fingerprint(), "--device"))
 	if found := c.Err.Await(codeLine, c.Ended); found != nil {
@@ -113,7 +114,7 @@ func TestLogin(t *testing.T) {
 	<-c.Ended
 	c.Wait(t).Want(t, 0)
 
-	// Each answers for the other, and not for themselves.
+	// Each can approve the other's call, but not their own.
 	call := process.Begin(t, ann.command("call", "fs.write", "path=b.txt", "content=new", "mode=overwrite"))
 	ask, ok := call.Asked()
 	if !ok {
@@ -130,7 +131,7 @@ func TestLogin(t *testing.T) {
 	provider.SignIn(logintest.Person{Subject: "s-eve", Name: "local", Groups: []string{"approvers"}})
 	stranger.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 3, "LOGIN_REFUSED", "there is a local member user:local")
 
-	// Another group at the next login, by the context alone.
+	// The group changes at the next login, which names only the context.
 	provider.SignIn(logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"makers"}})
 	r = ann.logIn("work")
 	r.Want(t, 0)
@@ -149,7 +150,7 @@ func TestLogin(t *testing.T) {
 	bob.run("--credentials", bundle, "status").Want(t, 6)
 	bob.run("status").Want(t, 6)
 
-	// A restart keeps who is who.
+	// After a restart, each subject is still the same member.
 	g.Stop()
 	g.Start()
 	provider.SignIn(logintest.Person{Subject: "s-bob", Name: "robert", Groups: []string{"approvers"}})
@@ -201,7 +202,8 @@ func TestSessionCannotPairAlone(t *testing.T) {
 	}
 }
 
-// TestLoginWhileTheProviderIsUnavailable: nobody logs in, and who is there goes on.
+// TestLoginWhileTheProviderIsUnavailable: no login succeeds, and logged-in members can continue
+// to work.
 func TestLoginWhileTheProviderIsUnavailable(t *testing.T) {
 	t.Parallel()
 	provider := logintest.Start(t, "")

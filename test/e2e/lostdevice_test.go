@@ -16,7 +16,7 @@ import (
 	"palyra/test/process"
 )
 
-// deviceOf is the device of a client's credential.
+// deviceOf returns the device id of a client's credential.
 func deviceOf(c *client) string {
 	c.g.T.Helper()
 	var s struct {
@@ -28,8 +28,9 @@ func deviceOf(c *client) string {
 	return s.Caller.DeviceID
 }
 
-// TestLostLaptop: with two operators, one lost laptop is handled in one command, which
-// lists what was done with it and how to take it back; the other keeps working.
+// TestLostLaptop: with two operators, one command handles one lost laptop. It lists the
+// laptop's actions and the commands that revert them. The other operator's device keeps
+// working.
 func TestLostLaptop(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -42,7 +43,8 @@ func TestLostLaptop(t *testing.T) {
 	laptop := deviceOf(bob)
 	watch := bob.begin("approvals", "watch")
 
-	// The control: before, bob works, and what a device did is shown at any time.
+	// Control: before the revocation bob's device works. The actions of a device can be listed at
+	// any time.
 	shown := local.ok("devices", "show", laptop)
 	r := local.run("devices", "revoke", laptop, "--reason", "left on a train", "--yes")
 	r.Want(t, 0)
@@ -60,12 +62,12 @@ func TestLostLaptop(t *testing.T) {
 	if r := bob.run("status"); r.Code == 0 {
 		t.Error("the lost laptop still connects")
 	}
-	// What it lists can be run: the grant is taken back.
+	// A listed command works: it revokes the grant.
 	_, rest, _ := strings.Cut(r.Out, "revert: palyra grants revoke ")
 	grant, _, _ := strings.Cut(rest, "\n")
 	local.ok("grants", "revoke", grant, "--yes")
 	call = local.begin("call", "fs.write", "path=b.txt", "content=newer", "mode=overwrite")
-	local.allow(call.asked()).Want(t, 0) // alone again, they answer for their own calls
+	local.allow(call.asked()).Want(t, 0) // the sole operator can approve their own calls again
 	call.wait().Want(t, 0)
 }
 
@@ -92,7 +94,7 @@ func TestSoleOwnerRegainsAccess(t *testing.T) {
 			if !running {
 				g.Start()
 			}
-			// The port of a test is another after each start.
+			// The test's gateway gets a new port at each start.
 			ready := process.ReadyLine.FindAllString(g.Log().String(), -1)
 			_, at, _ := strings.Cut(ready[len(ready)-1], "api=")
 			at, _, _ = strings.Cut(at, " ")
@@ -112,8 +114,8 @@ func TestSoleOwnerRegainsAccess(t *testing.T) {
 	}
 }
 
-// TestRotationKilled kills `palyra devices rotate` at many points of its way: whatever
-// it was at, the credential works, and the next rotation does, too.
+// TestRotationKilled kills `palyra devices rotate` at many points. Wherever it was killed, the
+// credential works, and so does the next rotation.
 func TestRotationKilled(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -129,15 +131,15 @@ func TestRotationKilled(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		_ = child.Wait() // killed, or done before
+		_ = child.Wait() // killed, or already finished
 		bob.ok("status")
 	}
 	bob.ok("devices", "rotate", "--self")
 	bob.ok("status")
 }
 
-// TestTwoShellsAtOnce: many commands of one credential at once, some of which give it a
-// new key, all work.
+// TestTwoShellsAtOnce: many concurrent commands with one credential all succeed, although some
+// of them renew its key.
 func TestTwoShellsAtOnce(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)

@@ -36,15 +36,15 @@ func buildAndRun(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// repository is the root of the sources, seen from this package.
+// repository is the root of the sources, relative to this package.
 const repository = "../.."
 
-// withoutHelper has, once, a palyrad that has no sandbox helper in it.
+// withoutHelper builds, once, a palyrad without its sandbox helper.
 var withoutHelper = sync.OnceValues(func() (string, error) {
 	return filepath.Join(programs, process.WithoutHelper), process.Install(programs, process.WithoutHelper)
 })
 
-// grpcurlPath is the pinned grpcurl.
+// grpcurlPath returns the path of the pinned grpcurl.
 func grpcurlPath(t *testing.T) string {
 	t.Helper()
 	path := must.Get(filepath.Abs(filepath.Join(repository, ".tools", "grpcurl")))(t)

@@ -24,11 +24,11 @@ import (
 	"palyra/test/process"
 )
 
-// mcpRevisions are those that the gateway speaks.
+// mcpRevisions lists the revisions that the gateway supports.
 var mcpRevisions = []string{"2025-06-18", "2025-11-25", "2026-07-28"}
 
-// mcpGateway is a gateway with a listener for agents, an agent with a token, and an
-// operator who answers for it.
+// mcpGateway is a gateway with a listener for agents, an agent with a token, and an operator
+// who answers its approvals.
 type mcpGateway struct {
 	*gateway
 	url, token string
@@ -65,7 +65,7 @@ func startMCPWith(t *testing.T, top string, settings ...string) *mcpGateway {
 	return g
 }
 
-// waiting are the approvals that wait.
+// waiting returns the pending approvals.
 func (g *mcpGateway) waiting() []process.Ask {
 	g.T.Helper()
 	var asks []process.Ask
@@ -79,7 +79,7 @@ func (g *mcpGateway) waiting() []process.Ask {
 	return asks
 }
 
-// one waits for one approval.
+// one waits until exactly one approval is pending.
 func (g *mcpGateway) one() process.Ask {
 	g.T.Helper()
 	var asks []process.Ask
@@ -102,16 +102,16 @@ func (g *mcpGateway) answer(allow bool) process.Ask {
 	return ask
 }
 
-// agent is an MCP client of any kind, as the suite drives it.
+// agent is an MCP client of any kind that suite can drive.
 type agent interface {
 	list(t *testing.T) []string
-	// begin calls a tool; cancel gives it up.
+	// begin calls a tool; cancel cancels the call.
 	begin(name string, arguments map[string]any) (done <-chan outcome, cancel func())
-	// nextProgress waits for a message of progress.
+	// nextProgress waits for a progress notification.
 	nextProgress(t *testing.T) string
 }
 
-// outcome is how a call went for its client.
+// outcome is the result of a call as its client received it.
 type outcome struct {
 	err     string
 	isError bool
@@ -119,7 +119,7 @@ type outcome struct {
 	meta    map[string]string
 }
 
-// suite takes an agent through what a client meets.
+// suite runs an agent through everything that a client can encounter.
 func (g *mcpGateway) suite(t *testing.T, a agent) {
 	call := func(name string, arguments map[string]any) outcome {
 		done, _ := a.begin(name, arguments)
@@ -168,13 +168,13 @@ func (g *mcpGateway) suite(t *testing.T, a agent) {
 	}
 }
 
-// short is a policy by which nobody has long for late.txt.
+// short is a policy with the shortest timeout for approvals of late.txt.
 const short = `@id("short") @timeout("30s")
 forbid(principal, action == Action::"tool.execute/fs.write", resource)
 when { context.args has path && context.args.path == "late.txt" } unless { context.approval.granted };
 `
 
-// goAgent is the official Go SDK.
+// goAgent is a client of the official Go SDK.
 type goAgent struct {
 	session  *mcp.ClientSession
 	progress chan string
@@ -210,15 +210,15 @@ func (g *mcpGateway) overHTTP() mcp.Transport {
 	return &mcp.StreamableClientTransport{Endpoint: g.url, HTTPClient: &http.Client{Transport: bearing{g.token, http.DefaultTransport}}}
 }
 
-// shim is `palyra mcp serve` with the agent's credential.
+// shim runs `palyra mcp serve` with the agent's credential.
 func (g *mcpGateway) shim() *exec.Cmd {
 	c := &client{g: g.gateway, credentials: filepath.Join(g.Dir, "coder")}
 	return c.command("mcp", "serve", "--call-limit", "40s")
 }
 
-// TestServeWithAToken: `palyra mcp serve` acts as the agent whose token stands in
-// PALYRA_TOKEN, although the operator's own credential lies beside it, which the control
-// acts with.
+// TestServeWithAToken: `palyra mcp serve` acts as the agent whose token is in PALYRA_TOKEN,
+// although the operator's own credential exists. Control: without the token, it acts as the
+// operator.
 func TestServeWithAToken(t *testing.T) {
 	t.Parallel()
 	g := startMCP(t)
@@ -269,7 +269,7 @@ func (a *goAgent) begin(name string, arguments map[string]any) (<-chan outcome, 
 	return done, cancel
 }
 
-// outcomeOf reads a result of tools/call.
+// outcomeOf parses a result of tools/call.
 func outcomeOf(text []byte) outcome {
 	var r struct {
 		Meta    map[string]json.RawMessage `json:"_meta"`
@@ -305,7 +305,7 @@ func TestMCPGo(t *testing.T) {
 	}
 }
 
-// tsAgent is the official TypeScript client in a process of its own.
+// tsAgent is the official TypeScript client in a separate process.
 type tsAgent struct {
 	t        *testing.T
 	in       io.Writer
@@ -317,7 +317,7 @@ type tsAgent struct {
 	waiting map[int]chan json.RawMessage
 }
 
-// typescript is where `make test` installs the client.
+// typescript returns the directory in which `make test` installs the client.
 func typescript(t *testing.T) string {
 	dir := must.Get(filepath.Abs(filepath.Join(repository, ".tools", "typescript")))(t)
 	if _, err := os.Stat(filepath.Join(dir, "node_modules")); err != nil {
@@ -329,7 +329,7 @@ func typescript(t *testing.T) string {
 func (g *mcpGateway) tsAgent(t *testing.T, config map[string]any) *tsAgent {
 	t.Helper()
 	dir := typescript(t)
-	// Node looks for packages beside the script.
+	// Node searches for packages in the script's directory.
 	script := filepath.Join(dir, "client.mjs")
 	must.Do(t, os.WriteFile(script, must.Get(os.ReadFile("typescript/client.mjs"))(t), 0o600))
 	node := must.Get(filepath.Abs(filepath.Join(repository, ".tools", "node", "bin", "node")))(t)
@@ -388,7 +388,7 @@ func (a *tsAgent) read(out io.Reader, connected chan<- string) {
 	}
 }
 
-// act has the process do something.
+// act sends an instruction to the process.
 func (a *tsAgent) act(what map[string]any) (id int, done <-chan json.RawMessage) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -456,8 +456,8 @@ func TestMCPTypeScript(t *testing.T) {
 	})
 }
 
-// TestMCPTypeScriptApprovalLink: the TypeScript client displays the link of an approval, regardless
-// of its answer, and the call continues after a person answered.
+// TestMCPTypeScriptApprovalLink: the TypeScript client displays the link of an approval.
+// Whatever the client answers, the call continues after a person approved it.
 func TestMCPTypeScriptApprovalLink(t *testing.T) {
 	t.Parallel()
 	for _, revision := range mcpRevisions {
@@ -483,18 +483,18 @@ func TestMCPTypeScriptApprovalLink(t *testing.T) {
 	}
 }
 
-// Clients that listen do not hold up a stop, and what waits for people stays pending.
+// Open streams of clients do not delay a stop, and calls that wait for approval stay pending.
 func TestMCPStop(t *testing.T) {
 	t.Parallel()
 	g := startMCPWith(t, `stop_timeout = "1h"`)
-	a := g.goAgent(t, "2025-11-25", g.overHTTP()) // it has a stream open on which it listens
+	a := g.goAgent(t, "2025-11-25", g.overHTTP()) // this client keeps a stream open
 	a.list(t)
 	done, _ := a.begin("fs_write", map[string]any{"path": "b.txt", "content": "new\n"})
 	a.nextProgress(t)
 	ask := g.waiting()[0]
 	began := time.Now()
 	g.Stop()
-	// What holds the stop up does so for stop_timeout.
+	// A running call would delay the stop for stop_timeout.
 	if took := time.Since(began); took > must.Patience {
 		t.Errorf("the stop took %s", took)
 	}

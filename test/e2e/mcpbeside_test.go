@@ -19,7 +19,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// library is an upstream server that has everything beside tools.
+// library is an upstream server with every MCP feature other than tools.
 func library(t *testing.T, stateless bool) (url string, change func()) {
 	t.Helper()
 	s := mcp.NewServer(&mcp.Implementation{Name: "library", Version: "1"}, &mcp.ServerOptions{
@@ -54,7 +54,7 @@ func library(t *testing.T, stateless bool) (url string, change func()) {
 	})
 	site := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{Stateless: stateless}))
 	t.Cleanup(func() {
-		site.CloseClientConnections() // the gateway listens to it for as long as it runs
+		site.CloseClientConnections() // the gateway keeps a stream to it open while it runs
 		site.Close()
 	})
 	return site.URL, func() {
@@ -62,8 +62,8 @@ func library(t *testing.T, stateless bool) (url string, change func()) {
 	}
 }
 
-// freeLibrary lets the calls of the upstream server run; the control is a second server
-// that it says nothing of.
+// freeLibrary lets the calls of the upstream server run. Control: a second server, which the
+// policy does not mention.
 const freeLibrary = `@id("library.free")
 @reason("a test")
 @waives("approval: a test")
@@ -106,8 +106,8 @@ func TestMCPPromptsAndResources(t *testing.T) {
 	}
 }
 
-// TestInstancesEndWithTheToken: an agent's instance of an upstream server ends with the token
-// of the agent, and the journal says so.
+// TestInstancesEndWithTheToken: an agent's instance of an upstream server ends when the agent's
+// token ends, and the journal records the end.
 func TestInstancesEndWithTheToken(t *testing.T) {
 	t.Parallel()
 	g := startMCP(t)
@@ -131,8 +131,8 @@ func TestInstancesEndWithTheToken(t *testing.T) {
 	})
 }
 
-// passesNoMeta: what a client puts beside the arguments reaches no server, since nothing
-// judges, shows or records it. The control is an argument, which does.
+// passesNoMeta: the _meta of a client reaches no server, because policy does not judge it and
+// no record contains it. Control: an argument reaches the server.
 func passesNoMeta(t *testing.T, c *mcp.ClientSession) {
 	t.Helper()
 	r := must.Get(c.CallTool(t.Context(), &mcp.CallToolParams{
@@ -150,7 +150,7 @@ func (g *mcpGateway) ownerDoes(args ...string) {
 	g.local().ok(args...)
 }
 
-// reader is the official client, with a model and a directory.
+// reader returns the official client, with a model and a directory.
 func (g *mcpGateway) reader(t *testing.T, revision string) (*mcp.ClientSession, <-chan string) {
 	t.Helper()
 	updated := make(chan string, 64)

@@ -23,9 +23,9 @@ permit(principal, action in Action::"tool.execute", resource)
 when { context.egress.mode == "strict" && (resource.name like "probe/*" || resource.name == "package.install") };
 `
 
-// TestMCPImport takes a server of npx with a secret behind the gateway: it runs from its
-// prefix, over a crash too, the secret is in the vault and travels to its host alone, and
-// the undo leaves the client's file as it was and nothing at the gateway.
+// TestMCPImport imports an npx server with a secret into the gateway. The server runs from its
+// prefix, also after a crash. Its secret is in the vault and is sent only to its host. The undo
+// restores the client's file and leaves nothing at the gateway.
 func TestMCPImport(t *testing.T) {
 	t.Parallel()
 	const token = "ghp_0123456789abcdefghijklmnop"

@@ -24,20 +24,20 @@ import (
 	"palyra/internal/core/must"
 )
 
-// posted is what came to a receiver of webhooks.
+// posted is a request that a webhook receiver got.
 type posted struct {
 	id, at, signature string
 	body              []byte
 }
 
-// signedBy checks a signature as Standard Webhooks say.
+// signedBy verifies a signature according to Standard Webhooks.
 func (p posted) signedBy(key []byte) bool {
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%s.%s.%s", p.id, p.at, p.body)
 	return slices.Contains(strings.Fields(p.signature), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 }
 
-// mailServer takes mail by SMTP (RFC 5321) over TLS, and no other.
+// mailServer accepts mail by SMTP (RFC 5321), only over TLS.
 func mailServer(t *testing.T, cert tls.Certificate) (address string, mails chan string) {
 	t.Helper()
 	mails = make(chan string, 8)
@@ -87,7 +87,7 @@ func takeMail(conn net.Conn, mails chan<- string) {
 	}
 }
 
-// next waits for what a server got.
+// next waits for the next item that a server received.
 func next[T any](t *testing.T, what string, got <-chan T) T {
 	t.Helper()
 	select {
@@ -99,9 +99,9 @@ func next[T any](t *testing.T, what string, got <-chan T) T {
 	}
 }
 
-// TestNotifications: a call that waits is told by a signed webhook, which is tried again
-// under the same id when its receiver fails, and by mail; what became of each is in the
-// journal; and `palyra notify test` says whether a target is reached.
+// TestNotifications: a pending approval is announced by a signed webhook and by mail. The
+// webhook is retried with the same id if its receiver fails. The journal has the result of each
+// notification, and `palyra notify test` reports whether a target is reachable.
 func TestNotifications(t *testing.T) {
 	t.Parallel()
 	hooks, fails := make(chan posted, 16), make(chan bool, 16)
@@ -169,7 +169,7 @@ events = ["approval_asked"]
 	if a := told.Data.Approval; told.Type != "palyra.approval_asked" || a.ID != asked.ID || a.Digest != asked.Digest || a.Reason != "OPS-7" {
 		t.Errorf("told %s", second.body)
 	}
-	if text := next(t, "mail", mails); !strings.Contains(text, asked.ID) || strings.Contains(text, "OPS-7") { // include is none
+	if text := next(t, "mail", mails); !strings.Contains(text, asked.ID) || strings.Contains(text, "OPS-7") { // include = "none"
 		t.Errorf("mailed %s", text)
 	}
 	local.allow(asked).Want(t, 0)
@@ -197,7 +197,7 @@ events = ["approval_asked"]
 	})
 	local.ok("journal", "verify")
 
-	// A target that is not reached says so.
+	// The test of an unreachable target fails.
 	receiver.Close()
 	if r := local.run("notify", "test", "ops"); r.Code == 0 {
 		t.Errorf("a receiver that is away: %s%s", r.Out, r.Err)

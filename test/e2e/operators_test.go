@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestSecondOperator adds people and an agent, with the daemon running and
-// not, and holds who may decide whose calls.
+// TestSecondOperator adds people and an agent, with the daemon running and stopped, and checks
+// who may decide whose calls.
 func TestSecondOperator(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -21,7 +21,7 @@ func TestSecondOperator(t *testing.T) {
 		return c.begin("call", "fs.write", "path=b.txt", "content=new", "mode=overwrite")
 	}
 
-	// Alone, the local operator answers for their own call.
+	// A sole operator can approve their own call.
 	call := write(local)
 	local.allow(call.asked()).Want(t, 0)
 	call.wait().Want(t, 0)
@@ -32,7 +32,7 @@ func TestSecondOperator(t *testing.T) {
 	}
 	checkBundle(t, bob.credentials)
 
-	// From here on somebody else has to.
+	// From now on, another person must approve.
 	call = write(local)
 	waiting := call.asked()
 	local.allow(waiting).Want(t, 3, "PERMISSION_DENIED")
@@ -42,7 +42,7 @@ func TestSecondOperator(t *testing.T) {
 	bob.allow(waiting).Want(t, 0)
 	call.wait().Want(t, 0)
 
-	// Without a daemon the state directory is changed directly.
+	// Without a daemon, the command changes the state directory directly.
 	g.Stop()
 	carol := g.add("carol", "--role", "operator")
 	checkBundle(t, carol.credentials)
@@ -63,7 +63,7 @@ func TestSecondOperator(t *testing.T) {
 	g.sub("agent", func(t *testing.T) { agentNeverDecides(t, g, bob) })
 }
 
-// agentNeverDecides: an agent calls on behalf of its owner, and decides nothing.
+// agentNeverDecides: an agent calls on behalf of its owner, and cannot answer approvals.
 func agentNeverDecides(t *testing.T, g *gateway, bob *client) {
 	agent := g.add("helper", "--owner", "local", "--role", "agent")
 	if who := agent.status().Caller; who.Principal != "agent:helper" || who.OnBehalfOf != "user:local" {
@@ -80,7 +80,8 @@ func agentNeverDecides(t *testing.T, g *gateway, bob *client) {
 	agent.run("approvals", "list").Want(t, 3)
 	agent.run("freeze").Want(t, 3)
 	agent.run("journal", "list").Want(t, 3)
-	// Its owner is who asks, so with two users the owner may not decide either.
+	// The agent's owner counts as the requester, so with two users the owner may not decide
+	// either.
 	g.local().allow(waiting).Want(t, 3, "PERMISSION_DENIED")
 	bob.allow(waiting).Want(t, 0)
 	own.wait().Want(t, 0)
@@ -89,7 +90,7 @@ func agentNeverDecides(t *testing.T, g *gateway, bob *client) {
 	g.palyrad("operator", "add", "deputy", "--owner", "local", "--role", "operator", "--out", filepath.Join(g.Dir, "deputy")).Want(t, 2, "cannot hold the role", "next: ")
 }
 
-// checkBundle wants a bundle that only its owner can read.
+// checkBundle fails unless only its owner can read a bundle.
 func checkBundle(t *testing.T, dir string) {
 	t.Helper()
 	for name, mode := range map[string]os.FileMode{"": 0o700, "key.pem": 0o600, "cert.pem": 0o600, "ca.pem": 0o600, "endpoint": 0o600} {
@@ -100,7 +101,7 @@ func checkBundle(t *testing.T, dir string) {
 	}
 }
 
-// TestReadableKeyIsRefused widens the mode of a key.
+// TestReadableKeyIsRefused: a key file that others can read is refused.
 func TestReadableKeyIsRefused(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)

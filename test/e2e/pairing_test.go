@@ -16,23 +16,23 @@ import (
 	"palyra/test/process"
 )
 
-// The addresses of both hosts on the wire between them.
+// These are the addresses of the two hosts on the link between them.
 const (
 	gatewayHost = "10.77.0.1"
 	otherHost   = "10.77.0.2"
 )
 
-// host is a network namespace, in a user namespace of the test's own: whoever runs the
-// test, root or not, nothing of this machine's network changes.
+// host is a network namespace, in the test's own user namespace. The test changes nothing of
+// this machine's network, whether or not it runs as root.
 type host struct {
 	t *testing.T
-	// enter comes before a command line that runs there.
+	// enter is the prefix of a command line that runs in the namespace.
 	enter []string
 	home  string
 }
 
-// newHosts are two hosts with a wire between them, and no other way out. They see the given
-// directories.
+// newHosts returns two hosts with a link between them, and no other network. Both can access
+// the given directories.
 func newHosts(t *testing.T, directories ...string) (gateway, other *host) {
 	t.Helper()
 	homes := []string{t.TempDir(), t.TempDir()}
@@ -67,13 +67,13 @@ func (h *host) run(program string, args ...string) process.Result {
 	return process.Finish(h.t, h.command(program, args...))
 }
 
-// palyra runs palyra on the host, with no setting but those of its home.
+// palyra runs palyra on the host, with only the settings of the host's home.
 func (h *host) palyra(args ...string) process.Result {
 	h.t.Helper()
 	return h.run(filepath.Join(programs, "palyra"), args...)
 }
 
-// pair begins `palyra pair` with a PIN, and waits until it waits for people.
+// pair starts `palyra pair` with a PIN, and waits until it waits for approval.
 func (h *host) pair(address, pin string) (waiting *process.Child, digits string) {
 	h.t.Helper()
 	cmd := h.command(filepath.Join(programs, "palyra"), "pair", address, "--name", "work")
@@ -86,7 +86,7 @@ func (h *host) pair(address, pin string) (waiting *process.Child, digits string)
 	return waiting, m[1]
 }
 
-// remote is a gateway on a host of its own, with its local operator.
+// remote is a gateway on its own host, with its local operator.
 type remote struct {
 	*gateway
 	host *host
@@ -112,7 +112,7 @@ type paired struct {
 	Address    string `json:"address"`
 }
 
-// allow lets the operator compare the digits, and say yes to what the digest pins.
+// allow has the operator compare the digits, and approves the pinned digest.
 func (r *remote) allow(digits string) {
 	r.T.Helper()
 	var list struct {
@@ -141,9 +141,9 @@ func (r *remote) code(args ...string) string {
 	return made.Secret
 }
 
-// TestPairingBetweenHosts: a machine on another host, without any credential, gets one
-// with a PIN and the operator's yes, and answers approvals with it. Before, and with a
-// wrong PIN, it gets nothing; and what a kill of the gateway cuts off leaves no device.
+// TestPairingBetweenHosts: a machine on another host, without any credential, gets one with a
+// PIN and the operator's approval, and can then answer approvals. Before the pairing, and with
+// a wrong PIN, it gets nothing. If the gateway is killed during a pairing, no device remains.
 func TestPairingBetweenHosts(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -179,7 +179,7 @@ func TestPairingBetweenHosts(t *testing.T) {
 		t.Fatalf("the paired machine is:\n%s%s", who.Out, who.Err)
 	}
 
-	// The paired machine answers what the operator may not answer alone any more.
+	// The paired machine approves a call that the operator can no longer approve alone.
 	call := r.host.command(filepath.Join(programs, "palyra"), "call", "fs.write", "path=b.txt", "content=new", "mode=overwrite")
 	call.Env = append(call.Env, "PALYRA_CONFIG="+g.Config)
 	begun := process.Begin(t, call)

@@ -12,9 +12,9 @@ import (
 	"palyra/test/process"
 )
 
-// TestPendingChange: a change that takes a second person prints its request and exits 11;
-// the gateway applies it after the command has ended, and the bundle of a member that was
-// added is completed by the same command again.
+// TestPendingChange: a change that requires a second person prints its request and exits with
+// code 11. The gateway applies it after the command has ended. For an added member, a
+// repetition of the command completes the bundle.
 func TestPendingChange(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -47,7 +47,7 @@ func TestPendingChange(t *testing.T) {
 	if out := (&client{g: g, credentials: dir}).ok("status"); !strings.Contains(out, "user:eve") {
 		t.Errorf("the bundle is not eve's:\n%s", out)
 	}
-	// With --wait the command ends once the change is applied.
+	// With --wait, the command exits once the change is applied.
 	change := local.begin("members", "roles", "eve", "--add", "developer", "--yes", "--wait")
 	m := change.Err.Await(waitsFor, change.Ended)
 	if m == nil {

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// What an operator says with nothing but Cedar text.
+// These policies express operators' rules in Cedar alone.
 const (
 	twoApprovers = `@id("two-approvers")
 @reason("writing needs two people")
@@ -48,8 +48,7 @@ func (g *gateway) activate(name, text string) {
 	})
 }
 
-// team is a gateway with people beside the local operator: bob, and carol and
-// dave of security.
+// team is a gateway with further members: bob, and carol and dave of security.
 type team struct {
 	*gateway
 	owner, bob, carol, dave *client
@@ -61,18 +60,18 @@ func startTeam(t *testing.T) team {
 	bob := g.add("bob", "--role", "operator")
 	carol := g.add("carol", "--role", "operator,security")
 	dave := g.add("dave", "--role", "operator", "--role", "security")
-	// The host made them all, and says that they are people of their own.
+	// The host created all of them, and confirms that they are different people.
 	g.palyrad("members", "confirm", "--all").Want(t, 0)
 	g.Start()
 	return team{g, g.local(), bob, carol, dave}
 }
 
-// write proposes a call of fs.write that nobody proposed before.
+// write proposes a new call of fs.write.
 func (g *team) write(name string) *pending {
 	return g.owner.begin("call", "fs.write", "path="+name, "content=new")
 }
 
-// stillPending wants a vote that was taken and was not enough.
+// stillPending checks that a vote was recorded but does not suffice.
 func (g *team) stillPending(id, missing string) {
 	g.T.Helper()
 	if a := g.owner.approval(id); a.State != "pending" || !strings.Contains(a.Missing, missing) {
@@ -96,7 +95,7 @@ func TestPolicyAlone(t *testing.T) {
 		a := call.asked()
 		g.bob.allow(a).Want(t, 0)
 		g.stillPending(a.ID, "the approval of 1 person")
-		g.bob.allow(a).Want(t, 7) // one person is one, however often
+		g.bob.allow(a).Want(t, 7) // a second vote of the same person does not count
 		g.stillPending(a.ID, "the approval of 1 person")
 		g.carol.allow(a).Want(t, 0)
 		call.wait().Want(t, 0)
@@ -125,8 +124,8 @@ func TestPolicyAlone(t *testing.T) {
 		}
 	})
 	g.sub("only from the console", func(t *testing.T) {
-		// Asked before the policy came, a vote that is not of the console is not
-		// enough any more.
+		// The approval was requested before the policy, so a vote outside the console no longer
+		// suffices.
 		call := g.write("console")
 		a := call.asked()
 		g.activate(file, onlyConsole)
@@ -134,7 +133,7 @@ func TestPolicyAlone(t *testing.T) {
 		g.bob.allow(a).Want(t, 0)
 		g.carol.allow(a).Want(t, 0)
 		g.stillPending(a.ID, "console")
-		// Nobody makes a vote one of the console by saying so.
+		// A client cannot claim that its vote comes from the console.
 		said := g.grpcurl(g.dave.credentials, true, "-d", `{"approval_id":"`+a.ID+`","allow":true,"shown_digest":"`+a.Digest+`","surface":"console"}`, "palyra.v1.ApprovalsService/DecideApproval")
 		if said.Code == 0 || !strings.Contains(said.Err, "INVALID_INPUT") {
 			t.Errorf("a vote that claims the console: exit code %d, %s%s", said.Code, said.Out, said.Err)
@@ -144,7 +143,7 @@ func TestPolicyAlone(t *testing.T) {
 		if r := call.wait(); r.Code == 0 || g.Read("console") != "" {
 			t.Errorf("the call ended with exit code %d and the file holds %q", r.Code, g.Read("console"))
 		}
-		// Asked now, nobody is made to wait: the console of this gateway is switched off.
+		// A new call is denied at once, because the console of this gateway is disabled.
 		g.write("console").wait().Want(t, 3, "APPROVAL_UNATTAINABLE", "No console is available")
 	})
 	g.sub("no standing grants", func(t *testing.T) { noStandingGrants(t, g, file) })
@@ -156,12 +155,12 @@ func noStandingGrants(t *testing.T, g team, file string) {
 	run := func() *pending {
 		return g.owner.begin("call", "fs.write", "path=again", "content=new", "mode=overwrite")
 	}
-	// The file is there already: what is approved includes the file's digest.
+	// The file must exist already, because the approval includes the file's digest.
 	g.file("again", "new")
 	call := run()
 	g.bob.allow(call.asked(), "--allow", "session").Want(t, 0)
 	call.wait().Want(t, 0)
-	run().wait().Want(t, 0) // the grant answers
+	run().wait().Want(t, 0) // the grant covers the call
 
 	g.activate(file, noStanding)
 	defer g.activate(file, "")
@@ -176,12 +175,12 @@ func noStandingGrants(t *testing.T, g team, file string) {
 	}
 	g.bob.deny(again).Want(t, 0)
 	call.wait().Want(t, 4)
-	// Nothing else is touched: a tool that only reads still runs.
+	// Other calls are not affected: a read-only tool still runs.
 	g.owner.ok("call", "fs.read", "path=a.txt")
 }
 
-// TestUnattainable: nobody could say the yes that policy wants, so nobody is
-// asked, and the remedy names what is missing.
+// TestUnattainable: if no combination of voters could give the required approval, the call is
+// denied without a request, and the remedy names the missing requirement.
 func TestUnattainable(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -193,8 +192,8 @@ func TestUnattainable(t *testing.T) {
 	for _, name := range []string{"carol", "dave"} {
 		g.add(name, "--role", "operator", "--role", "security")
 	}
-	// The new members are part of the policy set as soon as they exist. Whoever holds
-	// the host's device made both, and could be both, until the host confirms them.
+	// New members take effect in the policy set at once. The holder of the host's device created
+	// both and could control both, until the host confirms them.
 	c.run(call...).Want(t, 3, "APPROVAL_UNATTAINABLE", "palyrad members confirm")
 	g.Stop()
 	g.palyrad("members", "confirm", "carol", "dave").Want(t, 0)
@@ -221,7 +220,7 @@ func TestPolicyReload(t *testing.T) {
 		c.ok("call", "fs.read", "path=a.txt")
 	})
 	g.sub("SIGHUP", func(t *testing.T) {
-		// The file itself lies elsewhere, where nobody watches it.
+		// The link's target is in a directory that palyrad does not watch.
 		target := filepath.Join(g.Dir, "elsewhere.cedar")
 		g.write(target, deny("first"))
 		before := c.status().PolicyVersion
@@ -246,8 +245,8 @@ func TestPolicyReload(t *testing.T) {
 	}
 }
 
-// brokenPolicy wants a set that does not load to change nothing, and the
-// journal to say where it is wrong.
+// brokenPolicy checks that a set that does not load changes nothing, and that the journal names
+// the error's position.
 func brokenPolicy(t *testing.T, g *gateway, text string) {
 	c := g.local()
 	before, rejected := c.status(), len(c.events("PAL-P101"))

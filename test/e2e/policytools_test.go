@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// explanation is what `palyra policy explain -o json` says.
+// explanation is the output of `palyra policy explain -o json`.
 type explanation struct {
 	Verdict       string `json:"verdict"`
 	Decision      string `json:"decision"`
@@ -38,9 +38,9 @@ forbid(principal, action == Action::"tool.execute/fs.read", resource)
 when { context has path && context.path like "secret*" };
 `
 
-// TestExplainNamesTheChange: a call is denied, its explanation names the policy
-// to change, and with that changed the call is allowed. The decision of before
-// is still explained under what decided it.
+// TestExplainNamesTheChange: the explanation of a denied call names the policy to change, and
+// after that change the call is allowed. The earlier decision is still explained by the policy
+// that made it.
 func TestExplainNamesTheChange(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -70,7 +70,7 @@ func TestExplainNamesTheChange(t *testing.T) {
 	if lines := strings.Split(shown, "\n"); !strings.HasPrefix(lines[0], "verdict       deny") || !strings.Contains(shown, "20-team.cedar:1") {
 		t.Errorf("the page is\n%s", shown)
 	}
-	// What the explanation says is tried before it is done.
+	// The suggested change is simulated first.
 	edited := filepath.Join(g.Dir, "20-team.cedar")
 	g.write(edited, strings.Replace(noSecretNotes, `"secret*"`, `"secret/*"`, 1))
 	if got := me.ok("policy", "simulate", "fs.read", "path=secret-notes.md", "--policies", edited); !strings.Contains(got, "verdict       allow") || !strings.Contains(got, "in force      deny") {
@@ -86,8 +86,8 @@ func TestExplainNamesTheChange(t *testing.T) {
 	}
 }
 
-// TestActivationSurvivesARestart: an operator goes back to an older version,
-// which holds until a reload, whatever happens.
+// TestActivationSurvivesARestart: an operator activates an older version, which stays in force
+// across restarts until a reload.
 func TestActivationSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -121,7 +121,8 @@ func TestActivationSurvivesARestart(t *testing.T) {
 	}
 }
 
-// TestFailingPolicyTestKeepsTheRunningSet, at a reload and at a start.
+// TestFailingPolicyTestKeepsTheRunningSet: a set whose policy tests fail does not take effect,
+// at a reload or at a start.
 func TestFailingPolicyTestKeepsTheRunningSet(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)

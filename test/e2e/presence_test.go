@@ -12,7 +12,7 @@ import (
 	"palyra/test/process"
 )
 
-// types runs palyra at a terminal at which somebody types these lines.
+// types runs palyra at a terminal and types these lines.
 func (c *client) types(lines string, args ...string) process.Result {
 	c.g.T.Helper()
 	return process.AtTerminal(c.g.T, c.command(args...), lines)
@@ -21,9 +21,9 @@ func (c *client) types(lines string, args ...string) process.Result {
 const somebodyThere = `@id("somebody-there") forbid(principal, action == Action::"tool.execute/fs.write", resource)
 unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: true, present: true }) };`
 
-// TestPresence: policy that demands presence lets a call go by the passphrase of the
-// presence key alone. Who has a copy of everything that the client keeps, and not the
-// passphrase, cannot: the same commands with it are the control.
+// TestPresence: if policy demands presence, only the passphrase of the presence key approves a
+// call. A copy of everything that the client stores does not suffice without the passphrase.
+// Control: the same commands with the passphrase.
 func TestPresence(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -54,7 +54,7 @@ func TestPresence(t *testing.T) {
 	proven := append(answer, "--present", "--yes")
 	thief.run(proven...).Want(t, 6, "without a terminal")
 	thief.types("wrong horse\n", proven...).Want(t, 3, "PRESENCE_NOT_PROVEN")
-	// A key of their own takes the place of none.
+	// A key of the thief's cannot replace the presence key.
 	thief.types("mine is mine\nmine is mine\nwrong horse\n", "key", "presence", "--passphrase").Want(t, 3, "PRESENCE_NOT_PROVEN")
 	must.Do(t, os.Remove(filepath.Join(copied, "presence.kept")))
 	thief.types("mine is mine\nmine is mine\n", "key", "presence", "--passphrase").Want(t, 3, "palyrad presence reset")
@@ -73,8 +73,9 @@ func TestPresence(t *testing.T) {
 	}
 }
 
-// TestPresenceReset: the gateway's host takes a key away whose passphrase is forgotten,
-// while palyrad runs and while it does not; everybody is told, and the journal has it.
+// TestPresenceReset: the gateway's host removes a key with a forgotten passphrase, while
+// palyrad runs and while it does not. Every member is notified, and the journal records the
+// reset.
 func TestPresenceReset(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)

@@ -12,10 +12,9 @@ import (
 	"palyra/internal/exec/upstream/packages/packagestest"
 )
 
-// TestPrivateRegistry: npm and pip install from a registry that wants a login, which the
-// gateway shows it in the place of a placeholder: it is in nothing that palyrad left or
-// said (keep). The controls are no login and a wrong one,
-// which the registry refuses.
+// TestPrivateRegistry: npm and pip install from a registry that requires a login. The gateway
+// replaces a placeholder by the login, which appears in no file or output of palyrad (keep).
+// Controls: no login and a wrong login, which the registry refuses.
 func TestPrivateRegistry(t *testing.T) {
 	t.Parallel()
 	const token, wrong = "npm_0123456789abcdefghijklmnop", "npm_of-somebody-else-0123456789"
@@ -78,7 +77,7 @@ func TestPrivateRegistry(t *testing.T) {
 		if told := c.ok("call", "probe/where"); !strings.Contains(told, filepath.Join(g.State, "packages", "installed", "probe")) {
 			t.Errorf("%s: it runs from %s", name, told)
 		}
-		if name == "npm" { // an update is shown the same
+		if name == "npm" { // an update sends the same login
 			registry.PutProbe("1.1.0")
 			if told := c.ok("mcp", "update", "probe"); !strings.Contains(told, "1.1.0") {
 				t.Errorf("updated to %s", told)

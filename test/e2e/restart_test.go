@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestPendingApprovalSurvives ends palyrad in order and by SIGKILL while a call
-// waits. The approval can still be decided, and the same call again uses it.
+// TestPendingApprovalSurvives ends palyrad in order and by SIGKILL while a call waits. The
+// approval can still be decided, and a repetition of the call uses it.
 func TestPendingApprovalSurvives(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*gateway){"SIGTERM": (*gateway).Stop, "SIGKILL": (*gateway).Kill} {
@@ -55,7 +55,7 @@ func TestPendingApprovalSurvives(t *testing.T) {
 	}
 }
 
-// TestRetryJoinsAfterRestart: the call comes back before anybody decided.
+// TestRetryJoinsAfterRestart: the call is retried before the approval is decided.
 func TestRetryJoinsAfterRestart(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -77,7 +77,7 @@ func TestRetryJoinsAfterRestart(t *testing.T) {
 	again.wait().Want(t, 0)
 }
 
-// TestGrantsSurvive: a grant holds over a restart, and a revoke ends it at once.
+// TestGrantsSurvive: a grant remains valid after a restart, and a revocation ends it at once.
 func TestGrantsSurvive(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -91,7 +91,7 @@ func TestGrantsSurvive(t *testing.T) {
 	if grant == "" {
 		t.Fatal("the vote minted no grant")
 	}
-	// The subject is ls in this workspace, whatever its arguments.
+	// The grant covers ls in this workspace, with any arguments.
 	c.ok("call", "process.run", `argv=["ls","-l"]`)
 	g.Kill()
 	g.Start()
@@ -99,7 +99,7 @@ func TestGrantsSurvive(t *testing.T) {
 	if got := c.lastAttestation().Statement.Predicate.Invocation.GrantID; got != grant {
 		t.Errorf("the call cites grant %q, want %s", got, grant)
 	}
-	// Another program is another subject.
+	// The grant does not cover another program.
 	other := c.begin("call", "process.run", `argv=["cat","a.txt"]`)
 	c.deny(other.asked()).Want(t, 0)
 	other.wait().Want(t, 4)
@@ -131,8 +131,8 @@ func TestInterruptKeepsTheApproval(t *testing.T) {
 	must.Eventually(t, "the call ran", func() (bool, string) { return g.Read("b.txt") == "new", g.Read("b.txt") })
 }
 
-// TestKilledWhileRunning kills palyrad under a running program: the program
-// dies with it, and the next start closes the call as ambiguous.
+// TestKilledWhileRunning kills palyrad while a program runs. The program dies with it, and the
+// next start closes the call as ambiguous.
 func TestKilledWhileRunning(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)

@@ -22,8 +22,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// model is a table of the configuration for a model that a server of the test
-// answers for.
+// model adds a model to the configuration whose provider is a server of the test.
 func (g *gateway) model(name, provider, url, key string) {
 	g.T.Helper()
 	file := filepath.Join(g.Dir, name+".key")
@@ -31,7 +30,7 @@ func (g *gateway) model(name, provider, url, key string) {
 	g.configure(fmt.Sprintf("[[models]]\nname = %q\nprovider = %q\nmodel = \"test-model\"\nbase_url = %q\napi_key_file = %q\n", name, provider, url, file))
 }
 
-// script declares a model that plays a script.
+// script adds a scripted model to the configuration.
 func (g *gateway) script(name, text string) {
 	g.T.Helper()
 	file := filepath.Join(g.Dir, name+".yaml")
@@ -39,7 +38,7 @@ func (g *gateway) script(name, text string) {
 	g.configure(fmt.Sprintf("[[models]]\nname = %q\nprovider = \"scripted\"\nscript = %q\n", name, file))
 }
 
-// api speaks to the gateway as a program in Go does.
+// api is a client of the gateway's API, as a Go program uses it.
 type api struct {
 	t *testing.T
 	palyrav1connect.GatewayServiceClient
@@ -62,9 +61,9 @@ func (c *client) api() api {
 type runStream struct {
 	t      *testing.T
 	stream *connect.BidiStreamForClientSimple[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]
-	// leave breaks the connection off.
+	// leave breaks the connection.
 	leave context.CancelFunc
-	// events are those that came.
+	// events are the events received so far.
 	events []*palyrav1.RunEvent
 }
 
@@ -76,7 +75,7 @@ func (a api) open(first *palyrav1.RunStreamRequest) *runStream {
 	if err == nil {
 		err = stream.Send(first)
 	}
-	if err != nil && !errors.Is(err, io.EOF) { // EOF: the answer says why
+	if err != nil && !errors.Is(err, io.EOF) { // after EOF, Receive returns the error
 		a.t.Fatal(err)
 	}
 	return &runStream{t: a.t, stream: stream, leave: leave}
@@ -94,7 +93,7 @@ func resumes(id string, after int64) *palyrav1.RunStreamRequest {
 	return &palyrav1.RunStreamRequest{Message: &palyrav1.RunStreamRequest_Resume{Resume: &palyrav1.ResumeRun{RunId: id, After: after}}}
 }
 
-// until reads up to the first message that is wanted.
+// until reads up to the first message that wanted accepts.
 func (s *runStream) until(what string, wanted func(*palyrav1.RunStreamResponse) bool) *palyrav1.RunStreamResponse {
 	s.t.Helper()
 	for {
@@ -133,7 +132,7 @@ func (s *runStream) vote(asked *palyrav1.Approval) {
 	}}}))
 }
 
-// finished reads to the end of the stream, which is that of the run.
+// finished reads to the end of the stream, which is also the end of the run.
 func (s *runStream) finished() *palyrav1.Run {
 	s.t.Helper()
 	m := s.until("its end", func(m *palyrav1.RunStreamResponse) bool { return m.GetEvent().GetFinished() != nil })
@@ -143,7 +142,7 @@ func (s *runStream) finished() *palyrav1.Run {
 	return m.GetEvent().GetFinished().GetRun()
 }
 
-// tape reads the events of a run that has ended.
+// tape reads the events of a finished run.
 func (a api) tape(id string, after int64) []*palyrav1.RunEvent {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), must.Patience)
@@ -162,21 +161,21 @@ func (a api) tape(id string, after int64) []*palyrav1.RunEvent {
 	return list
 }
 
-// run returns a run as it is listed.
+// run returns a run as the API lists it.
 func (a api) run(id string) *palyrav1.Run {
 	a.t.Helper()
 	res := must.Get(a.GetRun(a.t.Context(), &palyrav1.GetRunRequest{RunId: id}))(a.t)
 	return res.GetRun()
 }
 
-// lasting leaves out what is not sent again.
+// lasting omits the events that are not sent again.
 func lasting(list []*palyrav1.RunEvent) []*palyrav1.RunEvent {
 	return slices.DeleteFunc(slices.Clone(list), func(e *palyrav1.RunEvent) bool {
 		return e.GetModelDelta() != nil || e.GetModelRetry() != nil || e.GetOutput() != nil
 	})
 }
 
-// sequences are the numbers of events.
+// sequences returns the sequence numbers of events.
 func sequences(list []*palyrav1.RunEvent) []int64 {
 	out := make([]int64, len(list))
 	for i, e := range list {

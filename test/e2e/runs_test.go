@@ -20,7 +20,7 @@ import (
 	"palyra/test/process"
 )
 
-// pair reads two things side by side and then wants to write.
+// pair makes two reading calls concurrently, and then one that writes.
 const pair = `turns:
   - text: I look at two things.
     calls:
@@ -34,7 +34,7 @@ const pair = `turns:
   - text: It is written.
 `
 
-// onTheStream wants a vote that was cast on the stream of a run.
+// onTheStream requires a vote that was cast on the stream of a run.
 const onTheStream = `@id("on-the-stream")
 @reason("writes are allowed where the run can be seen")
 forbid(principal, action == Action::"tool.execute/fs.write", resource)
@@ -43,9 +43,8 @@ unless {
 };
 `
 
-// TestRunWithAnApprovalOnTheStream: an agent's run makes two calls side by
-// side and waits for a human; the agent's own vote is refused, its owner
-// answers on a stream of their own.
+// TestRunWithAnApprovalOnTheStream: an agent's run makes two concurrent calls and waits for
+// approval. The agent's own vote is refused; its owner votes on another stream.
 func TestRunWithAnApprovalOnTheStream(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -95,7 +94,7 @@ func TestRunWithAnApprovalOnTheStream(t *testing.T) {
 	owner.ok("journal", "verify")
 }
 
-// TestRunOutlivesItsStream breaks a stream off, and comes back for the rest.
+// TestRunOutlivesItsStream disconnects a stream, and reads the rest on a new one.
 func TestRunOutlivesItsStream(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -118,8 +117,8 @@ func TestRunOutlivesItsStream(t *testing.T) {
 	}
 }
 
-// TestKilledUnderARun: after the restart the run is interrupted, and its tape
-// is what it was, with its end.
+// TestKilledUnderARun: after the restart the run is interrupted, and its tape is the earlier
+// one plus the end.
 func TestKilledUnderARun(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -155,7 +154,7 @@ func TestKilledUnderARun(t *testing.T) {
 	g.local().ok("journal", "verify")
 }
 
-// TestStopUnderARun: in order, the stream gets the end of the run.
+// TestStopUnderARun: at an orderly stop, the stream receives the end of the run.
 func TestStopUnderARun(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -194,8 +193,8 @@ func TestCancelReachesTheProvider(t *testing.T) {
 	}
 }
 
-// TestStreamCutInACall: a provider's stream breaks in the middle of a tool
-// call. The call is not made; the request is, once more.
+// TestStreamCutInACall: a provider's stream breaks in the middle of a tool call. The call is
+// not made, and the request is repeated once.
 func TestStreamCutInACall(t *testing.T) {
 	t.Parallel()
 	read := modeltest.Turn(model.Turn{Stop: model.ToolUse, Calls: []model.Call{{ID: "call_1", Tool: "fs.read", Input: []byte(`{"path":"a.txt"}`)}}})
@@ -228,7 +227,7 @@ func TestStreamCutInACall(t *testing.T) {
 	}
 }
 
-// TestRunBudgets uses each of them up.
+// TestRunBudgets exhausts each budget.
 func TestRunBudgets(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -291,7 +290,7 @@ func TestRunsArePrivate(t *testing.T) {
 	}
 }
 
-// TestGrpcurlRunStream holds both directions of the stream with grpcurl.
+// TestGrpcurlRunStream uses both directions of the stream with grpcurl.
 func TestGrpcurlRunStream(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)

@@ -19,8 +19,8 @@ import (
 	"palyra/test/process"
 )
 
-// probe is a program that tries what a sandboxed program must not be able to
-// do and prints what it could. Outside a sandbox it can do all of it.
+// probe is a program that tries actions which a sandbox must prevent, and prints those that
+// succeed. Outside a sandbox all of them succeed.
 const probe = `import json, os, socket, sys
 
 def can(f):
@@ -78,8 +78,8 @@ type probed struct {
 
 const canary = "TEST_PALYRA_E2E_CANARY=of-the-daemon"
 
-// TestProgramsAreContained runs a probe through the daemon and, as the
-// negative control, without a sandbox.
+// TestProgramsAreContained runs a probe through the daemon and, as the control, without a
+// sandbox.
 func TestProgramsAreContained(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, "[process_runner]", "allow_interpreters = true")
@@ -89,7 +89,8 @@ func TestProgramsAreContained(t *testing.T) {
 	port, accepted := countConnections(t)
 	g.Start()
 
-	// An ordinary user's probe may not look into palyrad, but into another process of the user.
+	// An ordinary user's probe cannot read palyrad, so the control reads another process of the
+	// user.
 	other := exec.Command("sleep", "infinity")
 	other.Env = append(process.Environment(g.Dir), canary)
 	process.Begin(t, other)
@@ -130,7 +131,7 @@ func TestProgramsAreContained(t *testing.T) {
 	checkAttested(t, c)
 }
 
-// countConnections listens where a program without a sandbox can connect to.
+// countConnections listens on an address that a program without a sandbox can reach.
 func countConnections(t *testing.T) (port string, accepted *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -154,7 +155,7 @@ func countConnections(t *testing.T) (port string, accepted *atomic.Int64) {
 	return port, accepted
 }
 
-// checkOwner: what the program made belongs to the owner of the workspace.
+// checkOwner: the program's file belongs to the owner of the workspace.
 func checkOwner(t *testing.T, g *gateway) {
 	t.Helper()
 	dir := must.Get(os.Stat(g.Workspace))(t)
@@ -165,7 +166,7 @@ func checkOwner(t *testing.T, g *gateway) {
 	}
 }
 
-// checkAttested: the attestation lists what the probe saw from inside.
+// checkAttested: the attestation contains the isolation that the probe observed from inside.
 func checkAttested(t *testing.T, c *client) {
 	t.Helper()
 	p := c.lastAttestation().Statement.Predicate
@@ -174,8 +175,8 @@ func checkAttested(t *testing.T, c *client) {
 		text, _ := json.Marshal(i)
 		t.Errorf("the attestation says %s", text)
 	}
-	// Where no control groups can be made, limits are by rlimit, and the attestation
-	// says so. palyrad may have got some from systemd where this test has none.
+	// If control groups cannot be created, limits use rlimit, and the attestation states it.
+	// palyrad may have control groups from systemd even if this test has none.
 	tree := cgroup.Find()
 	defer tree.Close()
 	downgrades := p.Enforcement.Downgrades
@@ -198,8 +199,8 @@ func checkAttested(t *testing.T, c *client) {
 	}
 }
 
-// TestMissingInterpreter: a script of the workspace whose interpreter does not exist says so, and not
-// that the script is missing. The control is a script whose interpreter exists.
+// TestMissingInterpreter: the error about a script with a missing interpreter names the
+// interpreter, not the script. The control is a script whose interpreter exists.
 func TestMissingInterpreter(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -218,15 +219,15 @@ func TestMissingInterpreter(t *testing.T) {
 	}
 }
 
-// TestVirtualEnvironment: the programs of a virtual environment of Python run: its python is a link
-// to the machine's, and its scripts name it by the path that the workspace has on the machine. The
-// control is a rule about python, which holds for both.
+// TestVirtualEnvironment: the programs of a Python virtual environment run. Its python is a
+// link to the machine's, and its scripts name it by the workspace's path on the machine.
+// Control: a rule about python applies to both.
 func TestVirtualEnvironment(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	g.policy("10.cedar", waived)
 	bin := filepath.Join(g.Workspace, ".venv", "bin")
-	// The distribution's own Python: another one is not seen in the sandbox.
+	// The test uses the distribution's Python, because the sandbox contains no other.
 	if out, err := exec.CommandContext(t.Context(), "/usr/bin/python3", "-m", "venv", "--without-pip", filepath.Dir(bin)).CombinedOutput(); err != nil {
 		t.Fatalf("making the environment: %v: %s", err, out)
 	}
@@ -247,8 +248,8 @@ func TestVirtualEnvironment(t *testing.T) {
 }
 
 // TestWorktreeAsWorkspace: git works in a workspace that is a worktree of another workspace's
-// repository, which it sees read-only. The controls are a policy that keeps the caller from the
-// repository, and a repository in no workspace.
+// repository. The repository is mounted read-only. Controls: a policy that denies the caller
+// the repository, and a repository outside of any workspace.
 func TestWorktreeAsWorkspace(t *testing.T) {
 	t.Parallel()
 	base := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
@@ -293,9 +294,10 @@ func TestWorktreeAsWorkspace(t *testing.T) {
 	}
 }
 
-// TestWorktreesInWorkspace: git of a call works in a linked worktree that was made outside below the
-// workspace, and git outside in one that a call made; people approve the paths that are written. The
-// control is a call from a directory in which git needs no path of the machine, which is not told it.
+// TestWorktreesInWorkspace: git in a call works in a linked worktree that was created outside
+// of the gateway, and git outside works in one that a call created. The approval lists the
+// paths that are written. Control: a call from a directory in which git needs no path of the
+// machine does not receive that path.
 func TestWorktreesInWorkspace(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -343,9 +345,9 @@ func TestWorktreesInWorkspace(t *testing.T) {
 	}
 }
 
-// TestOpenNetwork: where the operator lets programs have the network of the machine, the start warns,
-// the status says so, and a call that no policy permits names the permit that it takes. The controls
-// are a gateway that does not, and a policy that permits it.
+// TestOpenNetwork: the operator lets programs use the machine's network. The start then warns,
+// the status reports it, and the denial of an unpermitted call names the required permit.
+// Controls: a gateway without that setting, and a policy that permits the call.
 func TestOpenNetwork(t *testing.T) {
 	t.Parallel()
 	for mode, open := range map[string]bool{"strict": false, "unrestricted": true, "none": true} {

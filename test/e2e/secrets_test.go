@@ -24,8 +24,8 @@ import (
 
 const planted = "ghp_e2e/Planted+Value0123456789=="
 
-// fetchesUnattended lets http.fetch run without a human, and bars it from
-// everything but the secret's own host once a run has used the secret.
+// fetchesUnattended lets http.fetch run without approval. Once a run has used the secret, it
+// forbids every other host.
 const fetchesUnattended = `@id("unattended")
 @reason("the server of these tests is their own")
 @waives("approval: the server is the test's own")
@@ -38,8 +38,8 @@ forbid(principal, action == Action::"tool.execute/http.fetch", resource)
 when { context.session.secrets_read.contains("api") && !context.egress.secrets.contains("api") };
 `
 
-// echo is a server over TLS that answers with the credentials it got, in many
-// forms, and the gateway in front of it, which has the named secrets for it.
+// echo returns a gateway and a TLS server that returns the received credentials in many forms.
+// The gateway has the named secrets for the server.
 func echo(t *testing.T, secrets ...string) (*gateway, *httptest.Server) {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,8 +80,7 @@ func forms(value string) []string {
 	}
 }
 
-// found counts the forms of the planted value in all that palyrad keeps, logs
-// and answers.
+// found counts the forms of the planted value in palyrad's state, log and answers.
 func found(t *testing.T, g *gateway, answers ...process.Result) int {
 	t.Helper()
 	all := bytes.Join(slices.Collect(maps.Values(everything(t, g, answers))), nil)
@@ -94,10 +93,9 @@ func found(t *testing.T, g *gateway, answers ...process.Result) int {
 	return n
 }
 
-// TestSecretStaysInTheDaemon: of a secret that a call used, nothing is in its
-// answer, in the journal and the evidence, or in the log, whatever the server
-// made of it. The control is a call that holds the value itself, where palyrad
-// knows of no secret.
+// TestSecretStaysInTheDaemon: a secret that a call used appears in no answer, journal,
+// attestation or log, in whatever form the server returned it. Control: a call with the value
+// itself, which palyrad does not recognize as a secret.
 func TestSecretStaysInTheDaemon(t *testing.T) {
 	t.Parallel()
 	g, server := echo(t, "api")
@@ -135,17 +133,17 @@ func TestSecretStaysInTheDaemon(t *testing.T) {
 	}
 }
 
-// TestSessionsAreBoundByTheSecretsTheyUsed: policy knows which secrets a session
-// used, whatever its calls are labelled, and also when palyrad was started again
-// meanwhile. A person ends the session.
+// TestSessionsAreBoundByTheSecretsTheyUsed: policy receives the secrets that a session used,
+// whatever labels its calls have, and also after a restart of palyrad. A person ends the
+// session.
 func TestSessionsAreBoundByTheSecretsTheyUsed(t *testing.T) {
 	t.Parallel()
 	g, server := echo(t, "api")
 	c := g.local()
 	plain := []string{"call", "http.fetch", "--run", "r1", "url=" + server.URL + "/"}
-	c.ok(plain...) // the control: nothing was used so far
+	c.ok(plain...) // control: no secret was used yet
 	c.run("call", "http.fetch", "--run", "r1", "url="+server.URL+"/?t=palyra-sec-api").Want(t, 3)
-	c.ok(plain...) // what was refused used nothing
+	c.ok(plain...) // a refused call uses no secret
 	secret := append(plain, `headers={"authorization":"palyra-sec-api"}`)
 	c.ok(secret...)
 	c.run(plain...).Want(t, 3, "this session has used a secret")
@@ -156,7 +154,7 @@ func TestSessionsAreBoundByTheSecretsTheyUsed(t *testing.T) {
 	c.run(plain...).Want(t, 3, "this session has used a secret")
 	c.ok("sessions", "end", strings.TrimSpace(c.run("sessions", "list", "-o", "name").Out), "--reason", "it is over")
 	c.ok(plain...)
-	// A file that others may read is no secret any more.
+	// A secret file that others can read is rejected.
 	must.Do(t, os.Chmod(filepath.Join(g.Dir, "token"), 0o644))
 	c.run(secret...).Want(t, 3, "the secret api cannot be read")
 	if r := c.run("config", "check"); !strings.Contains(r.Out+r.Err, "has mode 0644") || strings.Contains(r.Out+r.Err, planted) {

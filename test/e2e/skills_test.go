@@ -24,7 +24,7 @@ import (
 	"palyra/test/process"
 )
 
-// unattendedSkills lets the tools of the tests' skills run unasked.
+// unattendedSkills lets the tools of the tests' skills run without approval.
 const unattendedSkills = `@id("skills")
 @reason("the skills of these tests are their own")
 @waives("approval: what they reach is the test's own")
@@ -37,14 +37,14 @@ var worker = sync.OnceValues(func() (string, error) {
 	return filepath.Join(dir, wasm.Worker), process.Install(dir, wasm.Worker)
 })
 
-// publisher signs the skills of the tests.
+// publisher is the key that signs the skills of the tests.
 var publisher = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 
-// built are the packages of examples, each built once.
+// built caches the packages of the examples.
 var built sync.Map
 
-// example is an example skill, signed, with edits of its manifest: what is there, and what
-// is in its place.
+// example returns a signed example skill, with edits of its manifest: pairs of an old and a new
+// text.
 func example(t *testing.T, name string, edits ...string) []byte {
 	t.Helper()
 	make := sync.OnceValues(func() (*workshop.Built, error) {
@@ -72,8 +72,8 @@ func skillGateway(t *testing.T, settings ...string) *gateway {
 	return g
 }
 
-// TestSkillRuns: an installed skill's tool runs by its name, its result is in the form of
-// its schema, the attestation has its fuel, and a quarantine stops it at once.
+// TestSkillRuns: an installed skill's tool runs by its name, and its result conforms to its
+// schema. The attestation contains its fuel, and a quarantine stops it at once.
 func TestSkillRuns(t *testing.T) {
 	t.Parallel()
 	g := skillGateway(t)
@@ -94,11 +94,11 @@ func TestSkillRuns(t *testing.T) {
 		t.Errorf("a quarantined skill runs: %s", r.Out)
 	}
 	c.ok("skills", "enable", "json-transform@1.0.0")
-	c.ok("call", "json-transform/apply", "--input", input) // the control
+	c.ok("call", "json-transform/apply", "--input", input) // control
 }
 
-// TestSkillWithAHost: a guest asks the host that it was granted, its secret arrives there
-// and nowhere else, and another host that it asks for is refused by the gateway's rules.
+// TestSkillWithAHost: a guest fetches from its granted host. Its secret is sent only there, and
+// the gateway's rules refuse any other host.
 func TestSkillWithAHost(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -145,8 +145,8 @@ func TestSkillWithAHost(t *testing.T) {
 	}
 }
 
-// TestSkillStorage: what a guest stores is there after a restart, for the user for whom it
-// was stored and for nobody else, and is gone with its skill.
+// TestSkillStorage: a guest's stored data survives a restart, is visible only to the user for
+// whom it was stored, and is deleted with the skill.
 func TestSkillStorage(t *testing.T) {
 	t.Parallel()
 	g := skillGateway(t)
@@ -174,7 +174,7 @@ func TestSkillStorage(t *testing.T) {
 	}
 }
 
-// reader is a guest that reads a secret, and says what it is.
+// reader is a guest that reads a secret and returns its value.
 const reader = `package main
 
 import (
@@ -199,9 +199,9 @@ func main() {
 }
 `
 
-// TestSkillReadsASecret: a person is asked about the secret itself, at each call; the guest
-// sees the value, and what it leaves behind does not have it. The secret is in the scope of
-// the skill, and no other tool uses it.
+// TestSkillReadsASecret: a person is asked about the secret itself, at each call. The guest
+// gets the value, which no stored data contains. The secret is in the scope of the skill, and
+// no other tool uses it.
 func TestSkillReadsASecret(t *testing.T) {
 	t.Parallel()
 	g := skillGateway(t)
@@ -231,7 +231,7 @@ func TestSkillReadsASecret(t *testing.T) {
 	denied := c.begin(call...)
 	c.deny(denied.asked()).Want(t, 0)
 	denied.wait().Want(t, 4, "APPROVAL_DENIED")
-	call[2] = "text=y" // a no is remembered for a while
+	call[2] = "text=y" // a denial is remembered for a while
 	asked := c.begin(call...)
 	waiting := asked.asked()
 	if shown := c.ok("approvals", "show", waiting.ID); !strings.Contains(shown, "the guest of the skill reader") {

@@ -16,7 +16,7 @@ import (
 	"palyra/test/process"
 )
 
-// launchRefused runs palyrad, which must end by itself before it is ready.
+// launchRefused runs palyrad, which must exit before it is ready.
 func (g *gateway) launchRefused(args ...string) process.Result {
 	g.T.Helper()
 	r := g.palyrad(args...)
@@ -26,14 +26,14 @@ func (g *gateway) launchRefused(args ...string) process.Result {
 	return r
 }
 
-// TestOneDaemonPerStateDirectory: the second one names the first.
+// TestOneDaemonPerStateDirectory: the second palyrad exits with an error that names the first.
 func TestOneDaemonPerStateDirectory(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
 	g.launchRefused().Want(t, 2, "process "+strconv.Itoa(g.Cmd.Process.Pid), g.State, "next: Stop it first")
-	// The first one goes on.
+	// The first palyrad keeps running.
 	g.local().ok("call", "echo", "text=hi")
-	// The lock goes with the process, however it ends.
+	// The kernel releases the lock when the process ends, in any way.
 	g.Kill()
 	g.Start()
 }
@@ -56,8 +56,8 @@ func (g *gateway) palyradRefused(t *testing.T, args ...string) {
 	g.palyrad(args...).Want(t, 2, "chmod 700")
 }
 
-// TestConfigurationIsStrict breaks the configuration in ways that each name
-// what to mend.
+// TestConfigurationIsStrict: each invalid configuration is refused with an error that names the
+// setting.
 func TestConfigurationIsStrict(t *testing.T) {
 	t.Parallel()
 	for name, one := range map[string]struct {
@@ -88,8 +88,8 @@ func TestConfigurationIsStrict(t *testing.T) {
 	}
 }
 
-// TestNoDumps: a running palyrad writes no core file, and its files in /proc belong to root, also
-// for an ordinary user. The control is a program that the test starts.
+// TestNoDumps: a running palyrad writes no core file, and its files in /proc belong to root,
+// even if it runs as an ordinary user. Control: a program that the test starts.
 func TestNoDumps(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -97,7 +97,7 @@ func TestNoDumps(t *testing.T) {
 	limit := func(pid int) string {
 		limits := string(must.Get(os.ReadFile("/proc/" + strconv.Itoa(pid) + "/limits"))(t))
 		_, rest, _ := strings.Cut(limits, "Max core file size")
-		return strings.Join(strings.Fields(rest)[:2], " ") // soft and hard
+		return strings.Join(strings.Fields(rest)[:2], " ") // soft and hard limit
 	}
 	owner := func(pid int) uint32 {
 		return must.Get(os.Stat("/proc/" + strconv.Itoa(pid) + "/environ"))(t).Sys().(*syscall.Stat_t).Uid
@@ -106,7 +106,7 @@ func TestNoDumps(t *testing.T) {
 	if limit(palyrad) != "0 0" || owner(palyrad) != 0 {
 		t.Errorf("palyrad: core files of %s bytes, its memory belongs to user %d", limit(palyrad), owner(palyrad))
 	}
-	for limit(other) != "1024 1024" { // until prlimit has set it
+	for limit(other) != "1024 1024" { // wait until prlimit has set the limit
 		runtime.Gosched()
 	}
 	if int(owner(other)) != os.Geteuid() {

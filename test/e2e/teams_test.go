@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// wantsTwo is a rule under which b.txt takes two people.
+// wantsTwo is a rule that requires two approvers for b.txt.
 const wantsTwo = `@id("two")
 @reason("b.txt needs two people")
 forbid(principal, action == Action::"tool.execute/fs.write", resource)
@@ -21,13 +21,13 @@ when { context has path && context.path == "b.txt" }
 unless { context.approval.approvers >= 2 };
 `
 
-// write is a call that somebody has to allow; b.txt takes two.
+// write starts a call that requires approval; b.txt requires two approvers.
 func (c *client) write(file string) *pending {
 	c.g.T.Helper()
 	return c.begin("call", "fs.write", "path="+file, "content="+time.Now().Format(time.RFC3339Nano), "mode=overwrite")
 }
 
-// works has a call of one member allowed by others.
+// works makes a call of one member and has the others approve it.
 func works(t *testing.T, c *client, file string, voters ...*client) {
 	t.Helper()
 	call := c.write(file)
@@ -58,7 +58,7 @@ func TestTeamCreatedByOneOwner(t *testing.T) {
 			works(t, last, "a.txt", first)
 			works(t, team[size/2], "a.txt", team[(size/2+1)%size])
 
-			// For whoever calls, the others are in one pair of hands.
+			// From the caller's point of view, one person could control all other members.
 			alone := first.run("call", "fs.write", "path=b.txt", "content=x")
 			alone.Want(t, 3, "APPROVAL_UNATTAINABLE")
 			if size > 2 && !strings.Contains(alone.Err, "palyrad members confirm") {
@@ -68,7 +68,7 @@ func TestTeamCreatedByOneOwner(t *testing.T) {
 			g.palyrad("members", "confirm", "--all").Want(t, 0)
 			g.Start()
 			if size < 3 {
-				// Two others are more than there are, whoever they are.
+				// There are fewer than two other members.
 				last.run("call", "fs.write", "path=b.txt", "content=x").Want(t, 3, "APPROVAL_UNATTAINABLE")
 				return
 			}
@@ -78,13 +78,13 @@ func TestTeamCreatedByOneOwner(t *testing.T) {
 	}
 }
 
-// TestCircularConfirmation: A makes X, X makes Y, X confirms Y and Y confirms X. For a
-// call of A both are A. The control is D, whom the host confirmed, and whose word for
-// X and Y counts.
+// TestCircularConfirmation: A creates X, X creates Y, X confirms Y and Y confirms X. For a call
+// of A, both count as A. Control: D, whom the host confirmed, can confirm X and Y.
 func TestCircularConfirmation(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	// Changes of members are not asked about here: it is what policy makes of them.
+	// Changes of members need no second approver here, because the test is about the policy's view
+	// of members.
 	g.write(g.Config, "dual_control = false\n"+string(must.Get(os.ReadFile(g.Config))(t)))
 	g.policy("two.cedar", wantsTwo)
 	g.Start()
@@ -107,7 +107,7 @@ func TestCircularConfirmation(t *testing.T) {
 	}{{a, "x"}, {x, "y"}, {y, "x"}} {
 		word.who.run("members", "confirm", word.whom).Want(t, 3, "PERMISSION_DENIED")
 	}
-	// For A there is D alone, and for D the three are one person.
+	// For A there is only D, and for D the other three count as one person.
 	for _, who := range []*client{a, d} {
 		who.run("call", "fs.write", "path=b.txt", "content=x").Want(t, 3, "APPROVAL_UNATTAINABLE")
 	}

@@ -16,15 +16,15 @@ import (
 	"palyra/test/process"
 )
 
-// screen is `palyra tui` in a terminal of 80 by 24: a pane of tmux, which shows what a
-// terminal would.
+// screen is `palyra tui` in a terminal of 80 by 24: a tmux pane, which renders what a terminal
+// would.
 type screen struct {
 	c      *client
 	socket string
 }
 
-// startScreen runs palyra tui below a line that the shell wrote, so that the screen
-// of before can be seen to come back.
+// startScreen runs palyra tui below a line of shell output, so that a test can check that the
+// former screen is restored.
 func startScreen(c *client) *screen {
 	t := c.g.T
 	t.Helper()
@@ -47,7 +47,7 @@ func startScreen(c *client) *screen {
 	return s
 }
 
-// tmux runs a command of tmux and returns what it says.
+// tmux runs a tmux command and returns its output.
 func (s *screen) tmux(args ...string) string {
 	s.c.g.T.Helper()
 	r := process.Finish(s.c.g.T, exec.Command("tmux", append([]string{"-S", s.socket}, args...)...))
@@ -57,13 +57,13 @@ func (s *screen) tmux(args ...string) string {
 
 func (s *screen) text() string { return s.tmux("capture-pane", "-p") }
 
-// keys types keys by the names that tmux has for them.
+// keys types keys by their tmux names.
 func (s *screen) keys(names ...string) { s.tmux(append([]string{"send-keys", "--"}, names...)...) }
 
-// types types a text as it is.
+// types types a literal text.
 func (s *screen) types(text string) { s.tmux("send-keys", "-l", "--", text) }
 
-// shows waits until the screen has all of these.
+// shows waits until the screen contains all of the texts.
 func (s *screen) shows(texts ...string) {
 	s.c.g.T.Helper()
 	must.Eventually(s.c.g.T, "the screen has "+strings.Join(texts, ", "), func() (bool, string) {
@@ -77,8 +77,8 @@ func (s *screen) shows(texts ...string) {
 	})
 }
 
-// until presses a key again and again until the screen has a text: what comes before
-// the question could be read does not count.
+// until presses a key repeatedly until the screen contains a text, because the screen ignores
+// keys that arrive before the request was readable.
 func (s *screen) until(key, text string) {
 	s.c.g.T.Helper()
 	must.Eventually(s.c.g.T, "after "+key+" the screen has "+text, func() (bool, string) {
@@ -91,8 +91,8 @@ func (s *screen) until(key, text string) {
 	})
 }
 
-// TestScreen answers calls in a terminal: approve, deny, a grant and its end, another member who is
-// faster, and a restarted gateway.
+// TestScreen answers calls in a terminal: approval, denial, a grant and its revocation, another
+// member who answers first, and a restarted gateway.
 func TestScreen(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -105,7 +105,7 @@ func TestScreen(t *testing.T) {
 
 	step := func(name string, test func(*testing.T)) {
 		if t.Failed() {
-			t.FailNow() // the screen is not where the next step begins
+			t.FailNow() // the next step expects another screen
 		}
 		g.sub(name, test)
 	}
@@ -115,9 +115,9 @@ func TestScreen(t *testing.T) {
 		s.shows("> default:allow.txt · Create \"allow.txt\"", "pending · high", "left · user:local")
 		s.keys("Enter")
 		s.shows("digest        "+asked.Digest[:20], "a allow once", "still needed: 0 of 1")
-		s.until("j", `"content": "new"`) // the arguments, in full
+		s.until("j", `"content": "new"`) // the full arguments
 		s.until("a", "y allow")
-		s.keys("Enter", "a", "Space") // none of which is a yes
+		s.keys("Enter", "a", "Space") // none of these keys approves
 		if got := g.Read("allow.txt"); got != "" || c.approval(asked.ID).State != "pending" {
 			t.Fatalf("a single key decided: the file has %q", got)
 		}
@@ -242,7 +242,7 @@ func TestScreen(t *testing.T) {
 	step("size", func(*testing.T) {
 		s.tmux("resize-window", "-x", "60", "-y", "20")
 		s.shows("This terminal has 60 columns and 20 lines")
-		s.keys("a", "d") // nothing is answered that cannot be seen
+		s.keys("a", "d") // a request outside the view cannot be answered
 		s.shows("The key d did nothing.")
 		s.tmux("resize-window", "-x", "80", "-y", "24")
 		s.shows("j k move")
@@ -256,12 +256,12 @@ func TestScreen(t *testing.T) {
 	})
 }
 
-// hostile acts on a terminal that shows it: it clears it, names its window, puts a text
-// into its clipboard, turns lines around and hides.
+// hostile is a text that manipulates a terminal: it clears the screen, sets the window title
+// and the clipboard, reverses text and hides.
 const hostile = "\x1b[2J\x1b[1;1HALLOWED\x1b]2;owned\x07\x1b]52;c;b3duZWQ=\x07\u202egnp.exe\u2066\u200b\u200e"
 
-// TestScreenHostile: what a model wrote reaches the screen as text and no more, at any
-// length. The same bytes written to a terminal as they are do act on it: the control.
+// TestScreenHostile: text from a model reaches the screen as plain text, at any length.
+// Control: the same raw bytes manipulate a terminal.
 func TestScreenHostile(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)
@@ -309,8 +309,8 @@ func TestScreenHostile(t *testing.T) {
 	})
 }
 
-// TestScreenPresence: where policy demands presence, the screen asks for the passphrase
-// of the presence key, and a wrong one decides nothing.
+// TestScreenPresence: if policy demands presence, the screen asks for the passphrase of the
+// presence key, and a wrong passphrase decides nothing.
 func TestScreenPresence(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -346,8 +346,8 @@ func TestScreenPresence(t *testing.T) {
 	}
 }
 
-// TestScreenEnds: a signal gives the terminal back as it was, and without a terminal
-// there is an error that says what to use.
+// TestScreenEnds: a signal restores the terminal. Without a terminal, the error names the
+// command to use instead.
 func TestScreenEnds(t *testing.T) {
 	t.Parallel()
 	g := startGateway(t)

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/vault/keyring/keyringtest"
 )
 
-// vaultIn says where the vault's key is, and by which keyring palyrad has it.
+// vaultIn sets the backend of the vault's key, and the bus on which palyrad finds the keyring.
 func (g *gateway) vaultIn(backend, bus string) {
 	g.T.Helper()
 	text := string(must.Get(os.ReadFile(g.Config))(g.T))
@@ -20,7 +20,7 @@ func (g *gateway) vaultIn(backend, bus string) {
 	g.Env = append(g.Env, "DBUS_SESSION_BUS_ADDRESS="+bus)
 }
 
-// reads fails unless the secret and the result of before are read.
+// reads fails unless the client can read the earlier secret and result.
 func (c *client) reads(when, value string) {
 	c.g.T.Helper()
 	if r := c.reveal("global/api"); strings.TrimSpace(r.Out) != value {
@@ -31,10 +31,10 @@ func (c *client) reads(when, value string) {
 	}
 }
 
-// TestBackupOfAKeyring: the key of a vault that is in a keyring is in the backup. The
-// restored gateway, on a machine without that keyring, reads secrets and results by a
-// file, and moves the key into a keyring of its own. The control is a backup that was
-// made while the keyring was locked, which says what is missing.
+// TestBackupOfAKeyring: a backup contains the key of a vault whose key is in a keyring. The
+// restored gateway, on a machine without that keyring, reads secrets and results with a key
+// file, and moves the key into its own keyring. Control: a backup that was made while the
+// keyring was locked reports the missing key.
 func TestBackupOfAKeyring(t *testing.T) {
 	t.Parallel()
 	k := keyringtest.Start(t)
@@ -59,7 +59,7 @@ func TestBackupOfAKeyring(t *testing.T) {
 	}
 	c.reads("after the backups", planted)
 	g.Stop()
-	k.End() // that keyring is gone for good
+	k.End() // the old keyring is gone
 
 	h, said := restoreTo(t, whole, wholeID)
 	said.Want(t, 0, "the key of the vault was in secret_service, and is now in "+filepath.Join(h.State, "vault.kek"), "palyrad vault move --to secret_service")

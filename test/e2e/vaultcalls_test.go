@@ -13,8 +13,8 @@ import (
 	"palyra/test/process"
 )
 
-// keep stores a secret of the vault for a host. When the test ends its value must stand
-// in nothing that palyrad left or said; who reads it on purpose does so by reveal.
+// keep stores a secret for a host in the vault. At the end of the test, no file or output of
+// palyrad may contain its value. A test that reads the value on purpose uses reveal.
 func (c *client) keep(ref, value string, flags ...string) {
 	c.g.T.Helper()
 	c.g.Keeps("the secret "+ref, value)
@@ -25,15 +25,15 @@ func (c *client) keep(ref, value string, flags ...string) {
 	}
 }
 
-// reveal is a value that is shown on purpose, and so not noted.
+// reveal shows a value on purpose; its output is not searched.
 func (c *client) reveal(ref string) process.Result {
 	c.g.T.Helper()
 	return process.Finish(c.g.T, c.command("vault", "get", ref, "--reveal"))
 }
 
-// TestVaultSecretStaysInTheVault: a call uses a secret of the vault by its
-// placeholder. The server gets the value, which is nowhere else: not in answers, the
-// journal, the evidence, the log or the store. The control reveals it.
+// TestVaultSecretStaysInTheVault: a call uses a secret of the vault by its placeholder. Only
+// the server gets the value: no answer, journal, attestation, log or store contains it.
+// Control: vault get --reveal shows it.
 func TestVaultSecretStaysInTheVault(t *testing.T) {
 	t.Parallel()
 	g, server := echo(t)
@@ -77,15 +77,15 @@ func TestVaultSecretStaysInTheVault(t *testing.T) {
 	}
 }
 
-// TestLeasesArePolicy: what the vault offers is what policy lets the caller
-// lease: forbidden to all, its placeholder stands for nothing.
+// TestLeasesArePolicy: the vault leases a secret only if policy permits it. If policy forbids
+// the lease to all, the placeholder is not replaced.
 func TestLeasesArePolicy(t *testing.T) {
 	t.Parallel()
 	g, server := echo(t)
 	c := g.local()
 	c.keep("vault://global/api", planted, "--host", server.Listener.Addr().String())
 	fetch := []string{"call", "http.fetch", "url=" + server.URL + "/", `headers={"authorization":"palyra-sec-global~api"}`}
-	c.ok(fetch...) // the control
+	c.ok(fetch...) // control
 	g.policy("20.cedar", `@id("no-leases")
 @reason("nobody uses this secret")
 forbid(principal, action == Action::"secret.lease", resource == Secret::"global/api");
@@ -101,8 +101,8 @@ forbid(principal, action == Action::"secret.lease", resource == Secret::"global/
 	}
 }
 
-// TestProgramGetsASecret: an agent's program gets a secret only once a person said so
-// of it, apart from the call; the value is in no answer, in neither journal nor store.
+// TestProgramGetsASecret: an agent's program gets a secret only after a person approved it,
+// separately from the call. The value is in no answer, journal or store.
 func TestProgramGetsASecret(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, "[process_runner]", "allow_interpreters = true")

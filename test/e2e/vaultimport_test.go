@@ -14,7 +14,7 @@ import (
 	"palyra/internal/run/model/modeltest"
 )
 
-// holding counts the files below a directory, and the logs, in which a value stands.
+// holding lists the files below a directory, and the logs, that contain a value.
 func holding(g *gateway, dir, value string) (list []string) {
 	g.T.Helper()
 	must.Do(g.T, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -33,9 +33,9 @@ func holding(g *gateway, dir, value string) (list []string) {
 	return list
 }
 
-// TestVaultImport moves the secrets of a configuration into the vault, restarts palyrad,
-// and works as before; goes back, and works; moves them once more and finishes: then no
-// file on the machine has a value. The control is that the files had them.
+// TestVaultImport moves the secrets of a configuration into the vault, and the restarted
+// palyrad works as before. An undo works, too. After a second import and its completion, no
+// file on the machine contains a value. Control: before, the files contain the values.
 func TestVaultImport(t *testing.T) {
 	t.Parallel()
 	fixtures := []modeltest.Fixture{modeltest.File("text"), modeltest.File("text"), modeltest.File("text")}

@@ -9,20 +9,19 @@ import (
 	"palyra/internal/core/must"
 )
 
-// waivedGuests lets guests run unasked.
+// waivedGuests lets guests run without approval.
 const waivedGuests = `@id("guests")
 @reason("guests run unattended in the tests")
 @waives("approval: they can reach nothing")
 permit(principal, action == Action::"tool.execute/wasm.run", resource) when { context.egress.mode != "none" };
 `
 
-// copying is a command that copies what it reads to what it writes; the text of it is
-// echo in test/wasm.
+// copying is a module that copies its input to its output; its source is echo in test/wasm.
 const copying = "AGFzbQEAAAABDAJgBH9/f38Bf2AAAAJEAhZ3YXNpX3NuYXBzaG90X3ByZXZpZXcxB2ZkX3JlYWQAABZ3YXNpX3NuYXBzaG90X3ByZXZpZXcxCGZkX3dyaXRlAAADAgEBBQMBAAIHEwIGbWVtb3J5AgAGX3N0YXJ0AAIKNQEzAEEAQYAINgIAQQRB4NQDNgIAQQBBAEEBQQgQABpBBEEIKAIANgIAQQFBAEEBQQgQARoL"
 
-// TestGuests runs a WebAssembly guest through the gateway: its result, the fuel in the
-// attestation, and that it ran in a sandbox of its own. Where there is no worker, the tool
-// says so.
+// TestGuests runs a WebAssembly guest through the gateway. It checks the result, the fuel in
+// the attestation, and that the guest ran in its own sandbox. Without a worker, the tool
+// reports the missing worker.
 func TestGuests(t *testing.T) {
 	t.Parallel()
 	path := must.Get(worker())(t)

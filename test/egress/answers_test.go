@@ -12,9 +12,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestAnswersThatAreRefused: an allowed name does not open the addresses behind
-// it that no program is to reach, whatever the name server says, and says the
-// next time.
+// TestAnswersThatAreRefused: an allowed name gives no access to forbidden addresses, whatever
+// the name server answers, also at a later query.
 func TestAnswersThatAreRefused(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
@@ -22,8 +21,8 @@ func TestAnswersThatAreRefused(t *testing.T) {
 	for i, test := range []struct {
 		name    string
 		answers []string
-		// says is what each of three fetches in one run does, verdict that of
-		// their connections.
+		// says holds the result of each of three fetches in one run, verdict the verdict of their
+		// connections.
 		says, verdict string
 	}{
 		{"loopback", []string{"127.0.0.1"}, failed, refused},

@@ -10,12 +10,12 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// client is a program that fetches URLs. It gets pairs of a family and a URL,
-// and prints a line for each.
+// client is a program that fetches URLs. Its arguments are pairs of a family and a URL, and it
+// prints a line for each.
 type client struct {
 	name string
 	argv []string
-	// insists is true of a client that tries once more when it is reset.
+	// insists is true for a client that retries after a reset.
 	insists bool
 }
 
@@ -33,14 +33,14 @@ func clients() []client {
 	return list
 }
 
-// visit is one URL, what it says, and what is recorded of it.
+// visit is one URL, the client's output for it, and the expected records.
 type visit struct {
 	family, url, says string
 	ledger            []string
 }
 
-// fetch has a client fetch all URLs in one run, with more in its environment,
-// and compares what it says, and what is recorded.
+// fetch has a client fetch all URLs in one run, with further variables in its environment. It
+// compares the client's output and the records.
 func (g *ground) fetch(t *testing.T, c client, visits []visit, env ...string) {
 	t.Helper()
 	s := g.spec(t, allowed(), c.argv...)
@@ -48,7 +48,7 @@ func (g *ground) fetch(t *testing.T, c client, visits []visit, env ...string) {
 	g.fetchBy(t, c, s, visits)
 }
 
-// fetchBy does so in a run that is given.
+// fetchBy is fetch with a given run.
 func (g *ground) fetchBy(t *testing.T, c client, s sandbox.Spec, visits []visit) {
 	t.Helper()
 	var lines, ledger []string
@@ -65,8 +65,8 @@ func (g *ground) fetchBy(t *testing.T, c client, s sandbox.Spec, visits []visit)
 	expect(t, "the record of "+c.name, recorded, ledger, report.Stderr)
 }
 
-// TestClientsReachAllowedHosts: by name, over IPv4 and IPv6, by HTTP and HTTPS,
-// and none is told of a proxy.
+// TestClientsReachAllowedHosts: clients reach allowed hosts by name, over IPv4 and IPv6, by
+// HTTP and HTTPS, without proxy settings.
 func TestClientsReachAllowedHosts(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
@@ -82,8 +82,8 @@ func TestClientsReachAllowedHosts(t *testing.T) {
 	}
 }
 
-// TestClientsReachNothingElse: other names, addresses, ports, and the target of
-// a redirect. The control shows that each of them is there.
+// TestClientsReachNothingElse: clients cannot reach other names, addresses or ports, or the
+// target of a redirect. Control: each of them exists.
 func TestClientsReachNothingElse(t *testing.T) {
 	t.Parallel()
 	const deniedSays, failed = "hello from " + deniedHost, "failed"

@@ -13,24 +13,23 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// inspect has TLS to a host looked into, and lets through what is read from
-// some paths.
+// inspect enables TLS inspection for a host, and permits only reads from the given paths.
 func inspect(t *testing.T, s *sandbox.Spec, host string, paths ...string) {
 	t.Helper()
 	rule := must.Get(egress.ParseRule(host + ":443"))(t)
 	s.Network.Inspect = []egress.Inspection{{Host: rule, Paths: paths}}
-	s.Env = nil // nothing is told to trust the tests' authority
+	s.Env = nil // no variable makes a client trust the tests' authority
 }
 
-// roots has the daemon trust the tests' authority.
+// roots returns a pool with the tests' authority, for the daemon.
 func (w *world) roots() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(w.authority)
 	return pool
 }
 
-// TestInspectedHosts: the clients trust the authority of their run by the
-// variables that they find, and get no further than the paths that are allowed.
+// TestInspectedHosts: clients find the authority of their run through environment variables and
+// trust it. They can read only the allowed paths.
 func TestInspectedHosts(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
@@ -40,7 +39,7 @@ func TestInspectedHosts(t *testing.T) {
 	}
 	for _, c := range clients() {
 		if c.name == "wget" || c.name == "java" {
-			continue // they know of no variable
+			continue // this client supports no such variable
 		}
 		t.Run(c.name, func(t *testing.T) {
 			s := g.spec(t, allowed(), c.argv...)

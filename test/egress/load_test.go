@@ -12,9 +12,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// TestThousandConnections: a thousand connections of one sandbox, fifty at a
-// time, each get back what they sent, and the record has each of them with its
-// bytes.
+// TestThousandConnections: each of a thousand connections of one sandbox, fifty at a time, gets
+// back the bytes that it sent. The record contains each connection with its byte counts.
 func TestThousandConnections(t *testing.T) {
 	t.Parallel()
 	const count, atOnce = 1000, 50
@@ -28,8 +27,7 @@ func TestThousandConnections(t *testing.T) {
 	want := []string{"name " + echoHost + " allowed"}
 	want = append(want, slices.Repeat([]string{"transparent " + target + " allowed"}, count)...)
 	expect(t, "the record", record(t, report), want, report.Stderr)
-	// Connection number i sent i+1 bytes; the order in which they began is
-	// that of chance.
+	// Connection number i sends i+1 bytes; the connections start in random order.
 	var sizes []int
 	for _, c := range report.Connections {
 		if c.Leg == egress.LegName {

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// goClient is test/egress/client, built for this run.
+// goClient is the program test/egress/client, built for this run.
 var goClient []byte
 
 func TestMain(m *testing.M) {
@@ -25,8 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// prepare fails where a test could not run: it must not look as if it had
-// passed.
+// prepare fails if a test could not run. Otherwise such a test would look as if it had passed.
 func prepare() (err error) {
 	for program, pack := range map[string]string{
 		"bash": "bash", "curl": "curl", "wget": "wget", "git": "git", "python3": "python3", "pip3": "python3-pip", "node": "nodejs", "npm": "npm",

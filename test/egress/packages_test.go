@@ -24,7 +24,7 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// serveGit serves a repository with one commit, by git itself.
+// serveGit serves a repository with one commit, using git itself.
 func (w *world) serveGit(mux *http.ServeMux) {
 	w.t.Helper()
 	dir := jailtest.Dir(w.t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The proxies inside, for programs whose users set them.
+// These are the proxies in the sandbox, for programs that are configured to use them.
 const (
 	httpProxy  = "http://127.0.0.1:3128"
 	socksProxy = "socks5h://127.0.0.1:1080"
@@ -14,8 +14,8 @@ const (
 
 func proxied(by string) []string { return []string{"http_proxy=" + by, "https_proxy=" + by} }
 
-// TestClientsWithAProxy: a program that is told of the proxies inside reaches
-// the same hosts by them, and no others.
+// TestClientsWithAProxy: a program that is configured to use the sandbox's proxies reaches the
+// same hosts through them, and no others.
 func TestClientsWithAProxy(t *testing.T) {
 	t.Parallel()
 	const says, failed = "hello from " + allowedHost, "failed"
@@ -43,7 +43,7 @@ func TestClientsWithAProxy(t *testing.T) {
 	}
 }
 
-// TestToolsWithAProxy is the same for git, npm and pip.
+// TestToolsWithAProxy is TestClientsWithAProxy for git, npm and pip.
 func TestToolsWithAProxy(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)

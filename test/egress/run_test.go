@@ -25,7 +25,7 @@ import (
 //go:embed testdata
 var testdata embed.FS
 
-// allowed is what the sandboxes of most tests may reach.
+// allowed returns the hosts that the sandboxes of most tests may reach.
 func allowed() []string {
 	list := []string{fmt.Sprintf("%s:%d", echoHost, echoPort)}
 	for _, host := range []string{allowedHost, gitHost, npmHost, pypiHost} {
@@ -34,8 +34,7 @@ func allowed() []string {
 	return list
 }
 
-// everything is allowed in the controls: what was denied must be there to be
-// reached.
+// everything returns the hosts of the controls, which show that a denied host exists.
 func everything() []string {
 	return append(allowed(), deniedHost+":80", deniedHost+":443", literal4+":80", "["+literal6+"]:80")
 }
@@ -61,8 +60,8 @@ func newGroundOf(t *testing.T, w *world) *ground {
 	return &ground{w, r, w.workspace(t)}
 }
 
-// trust tells the clients to trust the tests' authority as users do: by a file.
-// Java and wget, which have no variable for it, are told by their arguments.
+// trust makes the clients trust the tests' authority by a certificate file, as users do. Java
+// and wget, which have no variable for it, get it as an argument.
 func trust() []string {
 	var env []string
 	for _, name := range []string{"SSL_CERT_FILE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO", "PIP_CERT", "npm_config_cafile"} {
@@ -71,7 +70,7 @@ func trust() []string {
 	return env
 }
 
-// workspace holds the clients, and the certificate of the authority.
+// workspace creates a workspace with the clients and the authority's certificate.
 func (w *world) workspace(t *testing.T) string {
 	t.Helper()
 	root := jailtest.Workspace(t)
@@ -85,7 +84,7 @@ func (w *world) workspace(t *testing.T) string {
 	return root
 }
 
-// spec is a run of a program with a grant for some hosts.
+// spec returns a run of a program with a grant for some hosts.
 func (g *ground) spec(t *testing.T, hosts []string, argv ...string) sandbox.Spec {
 	t.Helper()
 	allow := must.Get(egress.ParseRules(hosts))(t)
@@ -96,7 +95,7 @@ func (g *ground) spec(t *testing.T, hosts []string, argv ...string) sandbox.Spec
 	return s
 }
 
-// run runs a program that prints lines, and returns them and the record of its
+// run runs a program that prints lines, and returns these lines and the records of its
 // connections.
 func (g *ground) run(t *testing.T, s sandbox.Spec) (said, ledger []string, report sandbox.Report) {
 	t.Helper()
@@ -109,8 +108,8 @@ func (g *ground) run(t *testing.T, s sandbox.Spec) (said, ledger []string, repor
 
 func lines(text string) []string { return strings.Split(strings.TrimRight(text, "\n"), "\n") }
 
-// record is the ledger in words, one line for each entry, in order: leg, host
-// and port, verdict and reason.
+// record formats the report's connections, one line for each, in order: leg, host and port,
+// verdict and reason.
 func record(t *testing.T, report sandbox.Report) []string {
 	t.Helper()
 	var lines []string
@@ -128,7 +127,7 @@ func record(t *testing.T, report sandbox.Report) []string {
 	return lines
 }
 
-// checkEntry holds for every entry of every run.
+// checkEntry checks the invariants of every record.
 func checkEntry(t *testing.T, c tool.Connection) {
 	t.Helper()
 	carried := c.Verdict == egress.VerdictAllowed && c.Leg != egress.LegName
@@ -147,6 +146,6 @@ func expect(t *testing.T, what string, got, want []string, stderr sandbox.Stream
 	}
 }
 
-// distinct is a record of a client whose number of connections is its own
-// business.
+// distinct removes duplicates from the records of a client that opens a varying number of
+// connections.
 func distinct(lines []string) []string { return slices.Compact(slices.Sorted(slices.Values(lines))) }

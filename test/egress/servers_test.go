@@ -19,8 +19,8 @@ import (
 	"palyra/internal/identity/ca/catest"
 )
 
-// serveWeb serves all hosts by HTTP and HTTPS, those too that nobody is to
-// reach: that they are not reached must not be by chance.
+// serveWeb serves all hosts by HTTP and HTTPS, including the hosts that must not be reached.
+// Otherwise a missing server would look like a denial.
 func (w *world) serveWeb() {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/hello", func(rw http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(rw, "hello from "+r.Host+"\n") })
@@ -47,7 +47,7 @@ func (w *world) serveWeb() {
 	}
 }
 
-// certificate makes the authority, and the certificate of all hosts.
+// certificate creates the authority and the certificate of all hosts.
 func (w *world) certificate() *tls.Config {
 	w.t.Helper()
 	authority := catest.New(w.t, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
@@ -59,10 +59,10 @@ func (w *world) certificate() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{leaf}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12}
 }
 
-// echoPort is neither that of HTTP nor that of HTTPS.
+// echoPort is neither the HTTP nor the HTTPS port.
 const echoPort = 7777
 
-// serveEcho sends back what it gets.
+// serveEcho sends back the received bytes.
 func (w *world) serveEcho() {
 	l := w.listen()
 	w.put(echoHost, 9, echoPort, l)

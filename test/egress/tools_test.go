@@ -10,9 +10,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// TestToolsReachTheirServers: git, npm and pip do their work over IPv4 and IPv6,
-// and the hosts that they ask for are recorded. How many connections they make
-// is their own business.
+// TestToolsReachTheirServers: git, npm and pip work over IPv4 and IPv6, and their hosts are
+// recorded. The number of connections varies.
 func TestToolsReachTheirServers(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
@@ -39,8 +38,7 @@ func TestToolsReachTheirServers(t *testing.T) {
 	}
 }
 
-// TestToolsReachNothingElse: the same programs, pointed to a server that is not
-// allowed.
+// TestToolsReachNothingElse: the same programs cannot reach a server that is not allowed.
 func TestToolsReachNothingElse(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)

@@ -9,15 +9,14 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// trick is something that a program tries, what comes of it, and what is
-// recorded.
+// trick is a bypass attempt of a program, its expected result, and the expected records.
 type trick struct {
 	try, says string
 	ledger    []string
 }
 
-// TestBypassAttempts: a program that tries anything besides requesting an allowed host by its name
-// fails at once, with a specific error.
+// TestBypassAttempts: a program that tries anything except connecting to an allowed host by its
+// name fails at once, with a specific error.
 func TestBypassAttempts(t *testing.T) {
 	t.Parallel()
 	const toAllowed = "transparent allowed.example:"
@@ -50,7 +49,7 @@ func TestBypassAttempts(t *testing.T) {
 			{"tcp,[::1]:22", "refused", nil},
 		}},
 		{"addresses", []trick{
-			{"tcp,11.0.0.1:80", "reset", []string{"transparent 11.0.0.1:80 denied unlisted"}}, // that of an allowed host
+			{"tcp,11.0.0.1:80", "reset", []string{"transparent 11.0.0.1:80 denied unlisted"}}, // of an allowed host
 			{"tcp,[2a00::1]:443", "reset", []string{"transparent [2a00::1]:443 denied unlisted"}},
 			{"tcp,127.0.0.1:80", "reset", []string{"transparent 127.0.0.1:80 denied unlisted"}},
 			{"tcp,[::1]:80", "reset", []string{"transparent [::1]:80 denied unlisted"}},
@@ -101,8 +100,8 @@ func TestBypassAttempts(t *testing.T) {
 	}
 }
 
-// TestNamesOverHTTPS: a resolver that is asked by HTTPS is a host like others.
-// The control shows that the client does ask it.
+// TestNamesOverHTTPS: a DNS-over-HTTPS resolver is subject to the same rules as other hosts.
+// Control: the client does query it.
 func TestNamesOverHTTPS(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)

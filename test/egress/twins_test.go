@@ -15,8 +15,8 @@ import (
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
-// TestTwoSandboxes: what one listens on, the other does not reach, at no
-// address, although both run at the same time and with the same grant.
+// TestTwoSandboxes: a sandbox cannot reach a listener of another sandbox at any address,
+// although both run at the same time with the same grant.
 func TestTwoSandboxes(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)
@@ -62,8 +62,8 @@ func TestTwoSandboxes(t *testing.T) {
 	}
 }
 
-// TestSandboxesWithOtherHosts: two at the same time have the hosts of their own
-// grant each, and a name that both know leads each to its own.
+// TestSandboxesWithOtherHosts: two concurrent sandboxes each reach only the hosts of their own
+// grant. A name that both may use leads each to its own server.
 func TestSandboxesWithOtherHosts(t *testing.T) {
 	t.Parallel()
 	g := newGround(t)

@@ -16,28 +16,28 @@ import (
 	"palyra/internal/egress/proxy"
 )
 
-// world is what lies outside of the sandboxes of one test: names, and servers
-// at made-up public addresses, which are listeners on loopback in truth.
+// world is everything outside of the sandboxes of one test: names, and servers at fictitious
+// public addresses, which are listeners on loopback.
 type world struct {
 	t *testing.T
-	// own are the addresses of the machine's interfaces.
+	// own holds the addresses of the machine's interfaces.
 	own []netip.Addr
 	// authority is the certificate of all TLS servers, in PEM.
 	authority []byte
 	zone      *egresstest.Zone
 	resolver  *net.Resolver
-	// inEarnest has the daemon dial by itself, so that its addresses are real.
+	// inEarnest makes the daemon dial the real addresses itself.
 	inEarnest bool
 
 	mu sync.Mutex
-	// at says where a server really listens.
+	// at maps an address to the server's real listener.
 	at map[string]string
-	// forbidden are the addresses to which no sandbox is ever to get, strays
-	// the connections that went there, or where nothing is at all.
+	// forbidden lists the addresses that no sandbox may reach. strays lists the connections to
+	// these addresses or to addresses without a server.
 	forbidden, strays []string
 }
 
-// The hosts of the world. All are allowed but the last one and the addresses.
+// These are the hosts of the world. All are allowed except the last one and the addresses.
 const (
 	allowedHost = "allowed.example"
 	gitHost     = "git.example"
@@ -63,7 +63,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// outward is the world as the daemon sees it.
+// outward returns the world as the daemon accesses it.
 func (w *world) outward() proxy.Outward {
 	out := proxy.Outward{
 		Resolver: w.resolver, Dial: w.dial, Roots: w.roots(),
@@ -75,8 +75,7 @@ func (w *world) outward() proxy.Outward {
 	return out
 }
 
-// put makes a host with an address of either family, at which a listener
-// serves a port.
+// put adds a host with an IPv4 and an IPv6 address, on which a listener serves a port.
 func (w *world) put(host string, number int, port int, l net.Listener) (addresses []string) {
 	v4, v6 := fmt.Sprintf("11.0.0.%d", number), fmt.Sprintf("2a00::%d", number)
 	w.zone.Set(host, v4+" "+v6)
@@ -91,7 +90,7 @@ func (w *world) place(address string, port int, l net.Listener) {
 	w.at[net.JoinHostPort(address, fmt.Sprint(port))] = l.Addr().String()
 }
 
-// dial connects to where a server really is.
+// dial connects to the server's real address.
 func (w *world) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -109,7 +108,7 @@ func (w *world) dial(ctx context.Context, _, address string) (net.Conn, error) {
 	return (&net.Dialer{}).DialContext(ctx, "tcp", where)
 }
 
-// escaped returns the connections to where none is to get, and forgets them.
+// escaped returns the forbidden connections since its last call.
 func (w *world) escaped() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -17,20 +17,20 @@ import (
 	"palyra/internal/call/approval"
 )
 
-// worker makes one call after the other in a workspace of its own.
+// worker makes calls sequentially in its own workspace.
 type worker struct {
 	*session
 	name  string
 	tree  *tree
 	tools []string
-	// votes are the voters of calls that are under way.
+	// votes waits for the voters of the calls in progress.
 	votes sync.WaitGroup
 	calls int
-	// last is the call before.
+	// last is the previous call.
 	last *call
 }
 
-// patience is how long one call may take.
+// patience is the timeout of one call.
 const patience = 2 * time.Minute
 
 // work makes calls until ctx ends.
@@ -59,9 +59,8 @@ func (w *worker) observe(ctx context.Context, c *call, e toolcall.Event) {
 	}
 }
 
-// vote thinks for a moment, in which the workspace changes, and answers. A
-// vote on what was answered already, for the same call of another worker, is
-// none.
+// vote waits for a moment, in which the workspace changes, and then votes. A vote on an
+// approval that is already decided, for the same call of another worker, has no effect.
 func (w *worker) vote(ctx context.Context, c *call, rec approval.Record) {
 	w.tree.mu.Lock()
 	thought, ballot := time.Duration(w.tree.rng.IntN(1000))*time.Microsecond, w.ballot()
@@ -90,21 +89,21 @@ func (w *worker) ballot() approval.Ballot {
 	return approval.Ballot{Allow: true}
 }
 
-// next is a call of some tool, and the workspace so that it may well be
-// allowed: what comes between its stages then changes that.
+// next returns a call of some tool, and prepares the workspace so that the call may be allowed.
+// Changes between the call's stages then affect it.
 func (w *worker) next() *call {
 	t := w.tree
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	w.calls++
 	if w.last != nil && w.last.minted {
-		// The same once more, while the grant stands.
+		// The call repeats the last one while its grant is valid.
 		c := &call{worker: w, tool: w.last.tool, input: w.last.input, ws: w.last.ws, aim: w.last.aim, writes: w.last.writes, aimed: true}
 		t.open(c.aim)
 		return c
 	}
 	c := &call{worker: w, tool: w.tools[w.calls%len(w.tools)], ws: w.name, flips: t.rng.IntN(8) == 0, aimed: t.rng.IntN(2) == 0}
-	if runsPrograms(c.tool) { // so that enough of them get to their commit
+	if runsPrograms(c.tool) { // so that enough of these calls reach their commit
 		c.aimed, c.flips = t.rng.IntN(5) == 0, t.rng.IntN(3) == 0
 	}
 	if !t.dirs["open"] && t.rng.IntN(4) != 0 {
@@ -123,7 +122,7 @@ func (w *worker) next() *call {
 	return c
 }
 
-// open makes the beginning of a path lead where policy lets calls read.
+// open points the first element of a path to a place from which policy permits reads.
 func (t *tree) open(name string) {
 	switch {
 	case strings.HasPrefix(name, "doors/f"):
@@ -138,11 +137,11 @@ func (t *tree) open(name string) {
 	}
 }
 
-// makers make the input of each tool.
+// makers maps each tool to a function that creates its input.
 var makers = map[string]func(*worker, *call) map[string]any{
 	"echo":  echo,
 	"sleep": sleep,
-	// It takes nothing, and there are no secrets here.
+	// The tool takes no input, and the test has no secrets.
 	"secrets.list": func(*worker, *call) map[string]any { return map[string]any{} },
 	"http.fetch":   fetch,
 	"fs.read":      read,
@@ -168,7 +167,7 @@ func fetch(w *worker, _ *call) map[string]any {
 	return map[string]any{"url": w.gateway.url, "method": w.tree.oneOf("GET", "HEAD")}
 }
 
-// file is a path that a call may name.
+// file returns a path that a call may name.
 func (t *tree) file() string {
 	switch t.rng.IntN(4) {
 	case 0:
@@ -206,7 +205,7 @@ func search(w *worker, c *call) map[string]any {
 	return map[string]any{"path": c.aim, "workspace": c.ws, "pattern": "^[A-Z]+-[0-9]+-[0-9]+$", "max_matches": 1000, "hidden": true}
 }
 
-// content is new text that a call writes.
+// content returns new text for a call to write.
 func (w *worker) content(c *call) string {
 	w.tree.n++
 	c.writes = fmt.Sprintf("%s-%d-%d", written, w.tree.worker, w.tree.n)
@@ -234,7 +233,7 @@ func patch(w *worker, c *call) map[string]any {
 	if b := t.files[c.aim]; b != nil {
 		line = b.label
 	}
-	if t.rng.IntN(2) == 0 { // by a link, and what stands there is the same
+	if t.rng.IntN(2) == 0 { // through a link, with the same content
 		t.symlink("../"+filepath.Dir(c.aim), "doors/d0")
 		c.aim = "doors/d0/" + filepath.Base(c.aim)
 	}
@@ -248,7 +247,7 @@ func run(w *worker, c *call) map[string]any {
 	return input
 }
 
-// shellLine has the words of process.run in quotes. The programs that it names are
+// shellLine quotes the arguments of process.run as a shell line. The programs that it names are
 // operands of the shell.
 func shellLine(w *worker, c *call) map[string]any {
 	input, argv := commandOf(w, c)
@@ -256,8 +255,8 @@ func shellLine(w *worker, c *call) map[string]any {
 	return input
 }
 
-// commandOf makes the words of a call of that program, by one of its copies or of links to
-// them.
+// commandOf returns the input and arguments of a call of the teller program, by one of its
+// copies or links to them.
 func commandOf(w *worker, c *call, links ...string) (input map[string]any, argv []string) {
 	t := w.tree
 	input = map[string]any{"workspace": c.ws}
@@ -285,7 +284,7 @@ func commandOf(w *worker, c *call, links ...string) (input map[string]any, argv 
 	return input, argv
 }
 
-// wordsOf are the words of a program that a call starts.
+// wordsOf returns the arguments of the program that a call starts.
 func wordsOf(c *call) []string {
 	var input struct {
 		Argv    []string
@@ -303,18 +302,18 @@ type session struct {
 	gateway *gateway
 	hooks   *hooks
 	tally   *tally
-	// programs are the labels of the programs in workspaces, by their digests.
+	// programs maps the digests of the programs in workspaces to their labels.
 	programs map[string]string
-	// asks and grants are the facts that people were asked about, by the approval
-	// and by the grant that came of it.
+	// asks and grants map an approval, or the grant that it created, to the facts in the approval
+	// request.
 	asks, grants sync.Map
 	// violated is called for each violation.
 	violated func()
-	// spoil, when set, falsifies what came of a call.
+	// spoil, if set, falsifies the outcome of a call.
 	spoil func(*worker, *call, *toolcall.Outcome)
 }
 
-// generator is the source of all choices of one worker.
+// generator returns the random source for all choices of one worker.
 func generator(seed uint64, round, worker int) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, uint64(round)<<32|uint64(worker)))
 }

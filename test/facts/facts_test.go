@@ -23,24 +23,23 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 )
 
-// The length and the seed of a run are taken from the environment, as
-// `make fuzz-facts TIME=1h SEED=7` sets it.
+// These variables set the length and the seed of a run, as in `make fuzz-facts TIME=1h SEED=7`.
 const (
 	timeVariable = "TEST_PALYRA_FACTS_TIME"
 	seedVariable = "TEST_PALYRA_FACTS_SEED"
 )
 
 const (
-	// workers make calls of the cheap tools, program workers of those that start
-	// programs, which takes a thousand times as long.
+	// workers is the number of workers that call the cheap tools, programWorkers the number for
+	// the tools that start programs, which take a thousand times as long.
 	workers, programWorkers = 48, 8
-	// round is how long one store and one set of workspaces serve: a journal of
-	// an hour would fill the disk.
+	// round is the lifetime of one store and one set of workspaces. The journal of an hour would
+	// fill the disk.
 	round = time.Minute
-	// judgedFrom is how long a run has to be to be judged by how often each
-	// stage of each tool saw a change.
+	// judgedFrom is the minimum length of a run for which the number of changes per stage and tool
+	// is checked.
 	judgedFrom = 30 * time.Minute
-	// searchLimit bounds a run that ends once it has found the violations it searches for.
+	// searchLimit limits a run that ends once it has found the violations it searches for.
 	searchLimit = 10 * time.Minute
 )
 
@@ -51,20 +50,20 @@ type fuzz struct {
 	ignoreFacts bool
 	// untilFirst ends the run at the first violation.
 	untilFirst bool
-	// stop ends the run; it is there while it lasts.
+	// stop ends the run; it is set while the run lasts.
 	stop func()
-	// spoil is that of the session.
+	// spoil is the session's spoil.
 	spoil func(*worker, *call, *toolcall.Outcome)
 
 	tally  *tally
 	notary *attest.Notary
 	tools  []string
 	took   time.Duration
-	// left says which tools were left out and why.
+	// left names the omitted tools and the reason.
 	left string
 }
 
-// run makes rounds until the time is over.
+// run runs rounds until the time is over.
 func (f *fuzz) run(t *testing.T) {
 	t.Helper()
 	began := time.Now()
@@ -125,7 +124,7 @@ func (f *fuzz) round(ctx context.Context, stop func(), n int, programs []*body) 
 	return s.gateway.close()
 }
 
-// workspaces makes one for each worker, and one that is closed to all.
+// workspaces creates one workspace for each worker, and one that policy forbids to all.
 func (f *fuzz) workspaces(s *session, dir string, n int, programs []*body) ([]*worker, []workspace.Declaration, error) {
 	var list []*worker
 	var declared []workspace.Declaration
@@ -150,7 +149,7 @@ func (f *fuzz) workspaces(s *session, dir string, n int, programs []*body) ([]*w
 	return list, append(declared, workspace.Declaration{Name: "vault", Path: vault}), nil
 }
 
-// share gives the workers their tools.
+// share assigns tools to the workers.
 func (f *fuzz) share(g *gateway, list []*worker) {
 	f.tools, f.left = g.tools, ""
 	if !g.box.Available {
@@ -161,7 +160,7 @@ func (f *fuzz) share(g *gateway, list []*worker) {
 		switch {
 		case runsPrograms(name):
 			programs = append(programs, name)
-		case strings.HasPrefix(name, "fs."): // of these, fewer get to the end
+		case strings.HasPrefix(name, "fs."): // fewer of these calls reach their end
 			cheap = append(cheap, name, name)
 		default:
 			cheap = append(cheap, name)
@@ -175,7 +174,7 @@ func (f *fuzz) share(g *gateway, list []*worker) {
 	}
 }
 
-// programCopies are the teller three times, each with a label of its own.
+// programCopies returns three copies of teller, each with its own label.
 func programCopies(t *testing.T) []*body {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "teller")
@@ -199,7 +198,7 @@ func programCopies(t *testing.T) []*body {
 	return list
 }
 
-// length is how long the run is to last, and seed what it begins with.
+// length returns the duration of the run, and seed the seed of its random choices.
 func length(t *testing.T) time.Duration {
 	t.Helper()
 	text := os.Getenv(timeVariable)
@@ -229,8 +228,8 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// TestFacts: whatever changes, whenever, a call reads, writes and runs what was
-// judged, or nothing.
+// TestFacts: whatever changes, and at whatever time, a call reads, writes and runs only what
+// policy judged, or nothing.
 func TestFacts(t *testing.T) {
 	t.Parallel()
 	f := &fuzz{seed: seed(t), time: length(t)}
@@ -245,8 +244,8 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestControl: without what holds the facts of a call together, a violation is
-// found within a minute.
+// TestControl: if dispatch receives the judged facts instead of the current ones, a violation
+// is found within a minute.
 func TestControl(t *testing.T) {
 	t.Parallel()
 	f := &fuzz{seed: seed(t), time: searchLimit, ignoreFacts: true, untilFirst: true}

@@ -37,7 +37,7 @@ import (
 //go:embed policies.cedar
 var policies string
 
-// page is what http.fetch gets.
+// page is the page that http.fetch receives.
 const page = "PAGE of the test\n"
 
 var (
@@ -47,15 +47,15 @@ var (
 	}
 )
 
-// agent is the caller of a worker. Each has its own: people are not asked twice
-// about the same call of the same agent.
+// agent returns the caller of a worker. Each worker has its own agent, because identical calls
+// of one agent share an approval request.
 func agent(name string) access.Caller {
 	return access.Caller{
 		Principal: access.Agent(name), OnBehalfOf: alice, Roles: []access.Role{access.RoleAgent}, DeviceID: "01JNFACTSAGENT" + name, Surface: access.SurfaceGRPC, Paired: true,
 	}
 }
 
-// gateway is the real parts between wrappers that change workspaces.
+// gateway is a gateway of real parts, with wrappers between them that change workspaces.
 type gateway struct {
 	dir      string
 	desk     *approval.Desk
@@ -67,11 +67,11 @@ type gateway struct {
 	closers  []func() error
 }
 
-// settings are what a gateway is made with.
+// settings configure a gateway.
 type settings struct {
 	dir        string
 	workspaces []workspace.Declaration
-	// hooks see every stage.
+	// hooks run at every stage.
 	hooks  *hooks
 	notary *attest.Notary
 }
@@ -128,7 +128,7 @@ func newGateway(s settings) (_ *gateway, err error) {
 
 func anyDevice(string) bool { return true }
 
-// close ends everything that was opened, the last first.
+// close closes everything that was opened, in reverse order.
 func (g *gateway) close() error {
 	var errs []error
 	for i := len(g.closers) - 1; i >= 0; i-- {
@@ -137,8 +137,8 @@ func (g *gateway) close() error {
 	return errors.Join(errs...)
 }
 
-// builtins are the daemon's own tools. Those that run programs are there where a
-// sandbox is.
+// builtins returns the daemon's own tools. The tools that run programs are included only if a
+// sandbox is available.
 func (g *gateway) builtins(set *workspace.Set) ([]builtin.Tool, error) {
 	layers, kept, undo := filepath.Join(g.dir, "layers"), filepath.Join(g.dir, "quarantine"), filepath.Join(g.dir, "undo")
 	for _, dir := range []string{layers, kept, undo} {
@@ -173,7 +173,7 @@ func (g *gateway) builtins(set *workspace.Set) ([]builtin.Tool, error) {
 	return all, nil
 }
 
-// serve answers on loopback.
+// serve starts an HTTP server on loopback.
 func (g *gateway) serve() error {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -195,7 +195,7 @@ func (g *gateway) serve() error {
 	return nil
 }
 
-// openDesk opens a desk without quotas: this is not about them.
+// openDesk opens a desk without quotas, because the test is not about quotas.
 func (g *gateway) openDesk(db *sqlite.DB) error {
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
@@ -215,7 +215,7 @@ func (g *gateway) openDesk(db *sqlite.DB) error {
 	return nil
 }
 
-// many bounds nothing.
+// many is a limit that is never reached.
 const many = 1 << 30
 
 func policyConfig(tools []tool.Descriptor, workspaces []workspace.Declaration) policy.Config {
@@ -236,7 +236,7 @@ func policyConfig(tools []tool.Descriptor, workspaces []workspace.Declaration) p
 	return cfg
 }
 
-// TestGateway: the policies load, and one call goes through.
+// TestGateway: the policies load, and one call succeeds.
 func TestGateway(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

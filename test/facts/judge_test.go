@@ -16,7 +16,8 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// judge checks the outcome of a call, by its results, the disk, the journal and the attestation.
+// judge checks the outcome of a call against its results, the disk, the journal and the
+// attestation.
 func (w *worker) judge(c *call, o *toolcall.Outcome, err error) {
 	w.tally.ended(c.tool, ending(o, err))
 	if w.spoil != nil && err == nil {
@@ -54,12 +55,12 @@ func ending(o *toolcall.Outcome, err error) string {
 	return string(o.Report.Outcome) + ":" + o.Report.Reason
 }
 
-// verdict is the judging of one call.
+// verdict is the judgment of one call.
 type verdict struct {
 	worker  *worker
 	call    *call
 	outcome *toolcall.Outcome
-	// say is told each violation.
+	// say is called for each violation.
 	say   func(kind, text string)
 	found bool
 }
@@ -228,7 +229,7 @@ func (v *verdict) list() {
 func (v *verdict) effects() {
 	var said []string
 	for _, f := range v.outcome.Report.Files {
-		if f.Was != f.Is { // what is written twice is the same
+		if f.Was != f.Is { // writing the same content is no change
 			said = append(said, f.Path)
 		}
 	}
@@ -236,7 +237,7 @@ func (v *verdict) effects() {
 	for _, ch := range v.call.changes {
 		found = append(found, ch.path)
 		switch {
-		case runsPrograms(v.call.tool): // what it may write is not a matter of paths
+		case runsPrograms(v.call.tool): // paths do not limit what a program writes
 		case forbiddenPath(ch.path):
 			v.report("forbidden effect", "%q was written", ch.path)
 		case !slices.Contains(v.call.judged.Paths, ch.path):
@@ -265,7 +266,7 @@ func (v *verdict) program() {
 		Lines      []string
 	}
 	if got.ExitCode == nil || *got.ExitCode != 0 {
-		return // what it was to read is gone
+		return // the file to read is gone
 	}
 	if err := json.Unmarshal([]byte(got.Stdout.Content), &told); err != nil {
 		v.report("result", "%v", err)
@@ -304,8 +305,8 @@ func (v *verdict) program() {
 	}
 }
 
-// attestedProgram is the label of the program that is attested: of a line, that of the
-// operand which the line starts.
+// attestedProgram returns the label of the attested program. For a shell line, it is the label
+// of the operand that the line starts.
 func (v *verdict) attestedProgram(inputs attest.Inputs) string {
 	digest := inputs.Executable.SHA256
 	if v.call.tool == "shell.run" {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// mutate changes something. Half of the time it is something that the call in
-// hand goes through.
+// mutate changes the workspace. Half of the time it changes an element of the current call's
+// path.
 func (t *tree) mutate(aim string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -25,9 +25,8 @@ func (t *tree) mutate(aim string) {
 	t.turnFile()
 }
 
-// mutations are all kinds of changes; one that has nothing to change returns
-// false. Those that turn links are there more often than once: they are what
-// lets a path lead somewhere else.
+// mutations lists all kinds of changes; a function without anything to change returns false.
+// Link changes are listed repeatedly, because they redirect paths.
 var mutations = []func(*tree) bool{
 	(*tree).turnFile, (*tree).turnFile, (*tree).turnDir, (*tree).turnDir, (*tree).turnProgram,
 	(*tree).swapFileAndLink, (*tree).swapFiles, (*tree).swapFiles, (*tree).swapPrograms, (*tree).over, (*tree).make, (*tree).make,
@@ -35,8 +34,7 @@ var mutations = []func(*tree) bool{
 	(*tree).swapDirs, (*tree).dirLink,
 }
 
-// along changes what a path goes through: the link that it begins with, or
-// the file that it names.
+// along changes an element of a path: the link that it starts with, or the file that it names.
 func (t *tree) along(name string) bool {
 	switch {
 	case strings.HasPrefix(name, "doors/f"):
@@ -61,8 +59,8 @@ func (t *tree) turn(link string, targets []string) bool {
 	return true
 }
 
-// targets are where a link to a file may lead: every file, a directory, itself,
-// another link, and nowhere.
+// targets returns the possible targets of a file link: every file, a directory, the link
+// itself, another link, and a missing file.
 func (t *tree) targets() []string {
 	list := []string{"../sealed", "f0", "f1", "f2", "../nowhere"}
 	for _, name := range t.of(public, written, sealed) {
@@ -85,7 +83,7 @@ func (t *tree) turnProgram() bool {
 	return t.turn("bin/link", []string{"run", "run", "other", "denied/run"})
 }
 
-// swapFileAndLink puts a file in the place of a link, and a link in its place again.
+// swapFileAndLink replaces a link by a file, or the file by a link again.
 func (t *tree) swapFileAndLink() bool {
 	name := t.pick([]string{"doors/f1", "doors/f2"})
 	if t.files[name] != nil {
@@ -97,7 +95,7 @@ func (t *tree) swapFileAndLink() bool {
 	return true
 }
 
-// exchange swaps a file with another that may stand in its place.
+// exchange swaps two files that may be at each other's path.
 func (t *tree) exchange(name string) bool {
 	var list []string
 	for _, other := range t.of(public, written, sealed, program) {
@@ -133,13 +131,13 @@ func (t *tree) over() bool {
 	return true
 }
 
-// names are where files may be.
+// names lists the paths of possible files.
 var names = []string{
 	"open/a.txt", "open/b.txt", "open/c.txt", "ask/a.txt", "ask/b.txt", "ask/c.txt", "mixed/m.txt", "mixed/n.txt", "out/w.txt", "out/v.txt", "away/a.txt",
 	"sealed/a.txt", "sealed/b.txt", "sealed/c.txt", "sealed/seal.id", "SEALED/a.txt", "mixed/x.key", "mixed/y.key", "open/z.KEY", ".git/config", ".git/hooks/pre-commit",
 }
 
-// make makes a file that is missing.
+// make creates a missing file.
 func (t *tree) make() bool {
 	name := t.pick(names)
 	if !t.free(name) {
@@ -162,8 +160,7 @@ func (t *tree) delete() bool {
 	return true
 }
 
-// hardLink gives a file one more name where its content may stand, or takes
-// one away.
+// hardLink adds a hard link at a path where the content is permitted, or removes a link.
 func (t *tree) hardLink() bool {
 	from := t.pick(t.of(public, written, sealed))
 	to := t.pick(names)
@@ -174,7 +171,7 @@ func (t *tree) hardLink() bool {
 	return true
 }
 
-// fileDir puts a directory in the place of a file, and the other way around.
+// fileDir replaces a file by a directory, or the reverse.
 func (t *tree) fileDir() bool {
 	const name = "out/v.txt"
 	if t.dirs[name] {
@@ -222,7 +219,7 @@ func (t *tree) write() bool { return t.anew(t.edit) }
 
 func (t *tree) replace() bool { return t.anew(t.put) }
 
-// anew gives a file other content of its kind.
+// anew gives a file new content of the same kind.
 func (t *tree) anew(how func(string, *body)) bool {
 	name := t.pick(t.of(public, written, sealed))
 	if name == "" {
@@ -247,7 +244,7 @@ func (t *tree) chmod() bool {
 	return true
 }
 
-// swapDirs lets two directories change places that policy treats differently.
+// swapDirs swaps two directories that policy treats differently.
 func (t *tree) swapDirs() bool {
 	if !t.dirs["open"] {
 		return false
@@ -258,10 +255,10 @@ func (t *tree) swapDirs() bool {
 	return true
 }
 
-// dirLink puts a link in the place of a directory, and the directory back.
+// dirLink replaces a directory by a link, or restores it.
 func (t *tree) dirLink() bool {
 	if t.dirs["open"] {
-		if t.dirs["away"] { // a call made it anew
+		if t.dirs["away"] { // a call created it again
 			t.removeDir("away")
 		}
 		t.moveDir("open", "away")
@@ -269,15 +266,14 @@ func (t *tree) dirLink() bool {
 		return true
 	}
 	t.remove("open")
-	if !t.dirs["away"] { // a call took its last file away
+	if !t.dirs["away"] { // a call removed its last file
 		t.mkdir("away")
 	}
 	t.moveDir("away", "open")
 	return true
 }
 
-// flip turns the links that a path may go through to and fro until it is
-// stopped, and returns how often.
+// flip alternates the links of paths until it is stopped, and returns the number of changes.
 func (t *tree) flip(stop <-chan struct{}) int {
 	turns := 0
 	for {

@@ -13,12 +13,12 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// lie falsifies what came of a call, so that the judge has to see it.
+// lie falsifies the outcome of a call in a way that the judge must detect.
 type lie struct {
 	name, tool string
-	// kind is the violation that it makes.
+	// kind is the kind of violation that it produces.
 	kind string
-	// tell returns false for a call that it cannot be told about.
+	// tell falsifies the outcome, or returns false if the lie does not apply to the call.
 	tell func(*worker, *call, *toolcall.Outcome) bool
 }
 
@@ -31,7 +31,7 @@ func says(old, with string) func(*worker, *call, *toolcall.Outcome) bool {
 	}
 }
 
-// lies are of every kind of violation.
+// lies has lies of every kind of violation.
 var lies = []lie{
 	{"sealed content", "fs.read", "forbidden content", says(public+"-", sealed+"-")},
 	{"another file", "fs.read", "record", says(public+"-", public+"-9")},
@@ -74,8 +74,7 @@ var lies = []lie{
 	{"another operand of a line", "shell.run", "operand", says(public+"-", public+"-9")},
 }
 
-// TestJudge: each kind of violation is seen. Every lie is told about calls that
-// really were made.
+// TestJudge: the judge detects each kind of violation. Every lie is about a real call.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	f := &fuzz{seed: seed(t), time: searchLimit}

@@ -22,19 +22,19 @@ import (
 type stage int
 
 const (
-	checked    stage = iota // the input is checked; the plan comes next
-	planned                 // then the grants are looked up
-	granted                 // then policy is asked
-	evaluated               // then people are, or the decision is made
-	asked                   // people think
-	answered                // then the decision is made
-	decided                 // the decision is durable; dispatch comes next
-	prepared                // dispatch has looked at the world for the last time
-	rechecked               // nobody took anything back; the tool comes next
-	committing              // the program has ended; its changes are judged next
-	ruled                   // then they are committed
-	ran                     // then the attestation is signed
-	signed                  // then it is made durable
+	checked    stage = iota // the input was checked; next: the plan
+	planned                 // next: the grants are looked up
+	granted                 // next: policy evaluates the call
+	evaluated               // next: people are asked, or the decision is made
+	asked                   // next: a person votes
+	answered                // next: the decision is made
+	decided                 // the decision is durable; next: dispatch
+	prepared                // dispatch has inspected the files for the last time
+	rechecked               // no permission was revoked; next: the tool
+	committing              // the program has ended; next: policy judges its changes
+	ruled                   // next: the changes are committed
+	ran                     // next: the attestation is signed
+	signed                  // next: the attestation is made durable
 	stages
 )
 
@@ -44,7 +44,7 @@ func (s stage) String() string {
 	}[s]
 }
 
-// reaches reports whether calls of a tool get to a stage.
+// reaches reports whether calls of a tool reach the stage.
 func (s stage) reaches(tool string) bool {
 	return s != committing && s != ruled || runsPrograms(tool)
 }
@@ -58,29 +58,27 @@ type call struct {
 	tool   string
 	input  json.RawMessage
 	ws     string
-	// aim is what the input names, "" for nothing.
+	// aim is the path in the input, "" for none.
 	aim string
-	// aimed is true for a call of which what it goes through is changed most, and
-	// not just anything.
+	// aimed is true for a call whose own path changes more often than the rest of the workspace.
 	aimed bool
-	// flips is true for a call under which links flip while its tool runs.
+	// flips is true for a call during which links alternate while its tool runs.
 	flips bool
-	// writes is what it would write, "" for a call that does not.
+	// writes is the text that the call would write, "" for none.
 	writes string
-	// minted is true once a grant came of the vote about it.
+	// minted is true once the vote has created a grant.
 	minted bool
 
-	// plan is what the call was planned as last.
+	// plan is the call's most recent plan.
 	plan tool.Plan
 
 	mu sync.Mutex
-	// judged are the facts that policy was asked about last.
+	// judged holds the facts of the most recent policy evaluation.
 	judged *tool.Facts
-	// asking are the facts that people are asked about.
+	// asking holds the facts in the approval request.
 	asking tool.Facts
-	// changes are what was different on the disk after the tool had run, and
-	// stood the files that stood at each path from the beginning of dispatch
-	// until then.
+	// changes are the differences on the disk after the tool has run. stood lists, for each path,
+	// the files that were there between the start of dispatch and that moment.
 	changes []change
 	stood   map[string][]string
 }
@@ -90,16 +88,15 @@ type callKey struct{}
 // ReachesExecutors passes to tools the call during which the workspace changes (tool.Isolate).
 func (callKey) ReachesExecutors() {}
 
-// hooks are the wrappers of the stages.
+// hooks wrap the stages of a call and change its workspace between them.
 type hooks struct {
 	tally *tally
-	// ignoreFacts shows dispatch what was judged, whatever is there when the call
-	// is to run: so nothing holds the facts of a call together. It is the negative
-	// control.
+	// ignoreFacts makes dispatch receive the judged facts, whatever the workspace contains at that
+	// time. Nothing then ties the facts to the call. It is the negative control.
 	ignoreFacts bool
 }
 
-// at changes the workspace of the call that a context belongs to.
+// at changes the workspace of the call in the context.
 func (h *hooks) at(ctx context.Context, s stage) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
@@ -221,7 +218,7 @@ func (l *ledger) Record(ctx context.Context, e toolcall.Entry) (int64, error) {
 	return l.Ledger.Record(ctx, e)
 }
 
-// note keeps the facts of an evaluation, unless it is about a commit.
+// note stores the facts of an evaluation, unless the evaluation is about a commit.
 func (c *call) note(payload []byte) {
 	var read struct {
 		Request struct {
@@ -237,7 +234,7 @@ func (c *call) note(payload []byte) {
 	}
 }
 
-// tool wraps a tool. One without effect has to stay one.
+// tool wraps a tool. A wrapped tool without effects must remain one.
 func (h *hooks) tool(t builtin.Tool) tool.Runnable {
 	wrapped := changing{Tool: t, hooks: h, name: t.Descriptor().Name}
 	if _, ok := t.(tool.Pure); ok {
@@ -257,7 +254,7 @@ type changing struct {
 	name string
 }
 
-// Prepare is the last look at the world.
+// Prepare inspects the files for the last time.
 func (c changing) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
 	ready, err := c.Tool.Prepare(ctx, p)
 	current, ok := ctx.Value(callKey{}).(*call)

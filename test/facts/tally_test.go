@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// enough is how often the workspace has to have changed at each stage of each
-// tool for a long run to say something.
+// enough is the number of changes at each stage of each tool that a long run must reach to be
+// conclusive.
 const enough = 1000
 
 // tally counts what happened.
@@ -42,7 +42,7 @@ func (t *tally) mutation(s stage, tool string) {
 	t.mutations[tool][s]++
 }
 
-// ended counts a call by how it ended.
+// ended counts a call by its outcome.
 func (t *tally) ended(tool, how string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +52,7 @@ func (t *tally) ended(tool, how string) {
 	t.endings[tool][how]++
 }
 
-// violated keeps the first violations of each kind and counts all.
+// violated stores the first violations of each kind and counts all.
 func (t *tally) violated(kind, text string) {
 	const most = 3
 	t.mu.Lock()
@@ -76,8 +76,7 @@ func (t *tally) count() (calls, violations int) {
 	return calls, violations
 }
 
-// few lists the pairs of stage and tool with fewer changes than there have to
-// be.
+// few lists the pairs of stage and tool with too few changes.
 func (t *tally) few(tools []string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,17 +17,16 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-// The kinds of content. Each file begins with a line of its own: kind, worker
-// and number.
+// These are the kinds of content. Each file starts with a unique line: kind, worker and number.
 const (
 	public    = "PUBLIC"
 	sealed    = "SECRET"
-	written   = "WRITTEN" // by a call
-	program   = "teller"  // one that policy lets run
+	written   = "WRITTEN" // written by a call
+	program   = "teller"  // a program that policy permits
 	forbidden = "teller-denied"
 )
 
-// body is a file, whatever its names are.
+// body is the content of a file, under any number of names.
 type body struct {
 	label   string
 	content []byte
@@ -90,17 +89,17 @@ type tree struct {
 	files map[string]*body
 	dirs  map[string]bool
 	links map[string]string
-	// was lists, by path, the files that stood there since since was called.
+	// was lists, by path, the files that were there since the last call of since.
 	was map[string][]string
-	// digests are those of all files that ever were, by their labels.
+	// digests maps the labels of all files that ever existed to their digests.
 	digests map[string]string
 }
 
-// programLabels are those of the programs that run, and of one that does not.
+// programLabels lists the labels of the programs: two that policy permits, and one that it
+// denies.
 var programLabels = []string{"teller-one000000000", "teller-two000000000", "teller-denied000000"}
 
-// newTree makes a workspace. Without programs it has others in their place,
-// which are shorter.
+// newTree creates a workspace. Without programs, it uses shorter files in their place.
 func newTree(dir string, worker int, rng *rand.Rand, programs []*body) (*tree, error) {
 	if err := os.Mkdir(dir, 0o750); err != nil {
 		return nil, err
@@ -146,7 +145,8 @@ func newTree(dir string, worker int, rng *rand.Rand, programs []*body) (*tree, e
 
 func (t *tree) close() { t.root.Close() }
 
-// must is for the tree's own steps: an unexpected error of the disk would make the run meaningless.
+// must checks the tree's own steps. An unexpected error of the disk would make the run
+// meaningless, so it panics.
 func must(err error) {
 	if err != nil {
 		panic(fmt.Errorf("changing the workspace: %w", err))
@@ -180,8 +180,8 @@ func (t *tree) since() {
 	clear(t.was)
 }
 
-// standing returns the files at each path at any time since the last call of since, by the path
-// itself and not by a link.
+// standing returns the files that were at each path at any time since the last call of since,
+// not through links.
 func (t *tree) standing() map[string][]string {
 	list := make(map[string][]string, len(t.files))
 	for name, b := range t.files {
@@ -195,7 +195,7 @@ func (t *tree) standing() map[string][]string {
 	return list
 }
 
-// put makes a file or replaces one by another.
+// put creates or replaces a file.
 func (t *tree) put(name string, b *body) {
 	t.leave(name)
 	must(t.root.WriteFile(".new", b.content, 0o600))
@@ -204,7 +204,7 @@ func (t *tree) put(name string, b *body) {
 	t.files[name] = b
 }
 
-// edit writes into the file itself, so that all its names have the content.
+// edit writes in place, so that all names of the file have the new content.
 func (t *tree) edit(name string, b *body) {
 	old := t.files[name]
 	for other, there := range t.files {
@@ -223,12 +223,12 @@ func (t *tree) remove(name string) {
 	delete(t.links, name)
 }
 
-// rename moves a file, over another one if there is.
+// rename moves a file, and replaces an existing target.
 func (t *tree) rename(from, to string) {
 	t.leave(from)
 	t.leave(to)
 	must(t.root.Rename(from, to))
-	if b := t.files[from]; b != t.files[to] { // else rename(2) does nothing
+	if b := t.files[from]; b != t.files[to] { // otherwise rename(2) does nothing
 		t.files[to] = b
 		delete(t.files, from)
 	}
@@ -255,7 +255,7 @@ func (t *tree) mkdir(name string) {
 	t.dirs[name] = true
 }
 
-// symlink makes a link or turns one, in one step.
+// symlink creates or redirects a link atomically.
 func (t *tree) symlink(target, name string) {
 	must(t.root.Symlink(target, ".turn"))
 	must(t.root.Rename(".turn", name))
@@ -264,7 +264,7 @@ func (t *tree) symlink(target, name string) {
 	t.links[name] = target
 }
 
-// moveDir renames a directory with all that is in it.
+// moveDir renames a directory and updates all paths in it.
 func (t *tree) moveDir(from, to string) {
 	must(t.root.Rename(from, to))
 	moved := func(name string) (string, bool) {
@@ -289,7 +289,7 @@ func (t *tree) moveDir(from, to string) {
 	}
 }
 
-// removeDir removes a directory with all that is in it.
+// removeDir removes a directory and everything in it.
 func (t *tree) removeDir(name string) {
 	must(t.root.RemoveAll(name))
 	for _, at := range slices.Collect(maps.Keys(t.files)) {
@@ -301,7 +301,7 @@ func (t *tree) removeDir(name string) {
 	maps.DeleteFunc(t.dirs, func(at string, _ bool) bool { return at == name || strings.HasPrefix(at, name+"/") })
 }
 
-// free reports whether a file of that name can be made.
+// free reports whether a file can be created at a path.
 func (t *tree) free(name string) bool {
 	dir := path.Dir(name)
 	return t.files[name] == nil && !t.dirs[name] && t.links[name] == "" && (dir == "." || t.dirs[dir])
@@ -330,7 +330,7 @@ func (t *tree) pick(list []string) string {
 // is no file.
 type change struct{ path, was, is string }
 
-// adopt reads all files and takes over the changes of others.
+// adopt reads all files and records the changes of others.
 func (t *tree) adopt() []change {
 	var list []change
 	seen := map[string]bool{}

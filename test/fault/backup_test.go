@@ -15,8 +15,8 @@ import (
 	"palyra/test/process"
 )
 
-// within runs palyrad where dir is a disk of a size, and returns what it said, and
-// what it left on that disk.
+// within runs palyrad with a disk of the given size mounted at dir. It returns the result and
+// the files left on that disk.
 func (d *daemon) within(dir, size string, args ...string) (process.Result, string) {
 	d.T.Helper()
 	line := append(inNamespace(d.T, dir, size), "sh", "-c", `"$@"; code=$?; echo left: $(ls -A "$0"); exit $code`, dir, d.Program)
@@ -27,8 +27,8 @@ func (d *daemon) within(dir, size string, args ...string) (process.Result, strin
 	return r, strings.TrimSpace(left)
 }
 
-// TestBackupOnAFullDisk: where there is no room for a backup, or for what is restored
-// of it, nothing of it is left, and with room both succeed.
+// TestBackupOnAFullDisk: a backup or a restore without enough disk space leaves no files
+// behind. With enough space, both succeed.
 func TestBackupOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	d := prepare(t)

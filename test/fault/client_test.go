@@ -25,8 +25,8 @@ import (
 	"palyra/internal/identity"
 )
 
-// A client gives up well before the test that waits for it does: a vote before
-// its call, a call before must.Patience, and one request before either.
+// These timeouts are well below the timeouts of the tests that wait for a client. A vote times
+// out before its call, a call before must.Patience, and a single request before either.
 const (
 	votePatience    = must.Patience / 12
 	requestPatience = must.Patience / 3
@@ -39,14 +39,13 @@ type client struct {
 	approvals palyrav1connect.ApprovalsServiceClient
 	status    palyrav1connect.StatusServiceClient
 	transport *http.Transport
-	// asked, when set, is told of every approval that a call of this client
-	// waits for.
+	// asked, if set, receives every approval that a call of this client waits for.
 	asked chan<- string
-	// patience is how long it tries to vote.
+	// patience is how long the client retries a vote.
 	patience time.Duration
 }
 
-// dial makes a client of the palyrad that runs, with a connection of its own.
+// dial returns a client of the running palyrad with its own connection.
 func (d *daemon) dial() *client {
 	d.T.Helper()
 	bundle := must.Get(identity.ReadBundle(filepath.Join(d.view, d.State, "operator")))(d.T)
@@ -60,7 +59,7 @@ func newClient(bundle identity.Bundle) *client {
 	url := "https://" + bundle.Address
 	brief := &http.Client{Transport: transport, Timeout: requestPatience}
 	return &client{
-		gateway:   palyrav1connect.NewGatewayServiceClient(&http.Client{Transport: transport}, url), // its calls wait for people
+		gateway:   palyrav1connect.NewGatewayServiceClient(&http.Client{Transport: transport}, url), // its calls wait for approval
 		approvals: palyrav1connect.NewApprovalsServiceClient(brief, url),
 		status:    palyrav1connect.NewStatusServiceClient(brief, url),
 		transport: transport,
@@ -68,7 +67,7 @@ func newClient(bundle identity.Bundle) *client {
 	}
 }
 
-// reply is what a client was told about one call.
+// reply is the response that a client received about one call.
 type reply struct {
 	file        string
 	proposal    string
@@ -80,13 +79,13 @@ type reply struct {
 	err         error
 }
 
-// patch proposes a new file of one line. Nobody is asked.
+// patch proposes a new file of one line, which needs no approval.
 func (c *client) patch(ctx context.Context, file string) reply {
 	diff := fmt.Sprintf("--- /dev/null\n+++ b/%s\n@@ -0,0 +1 @@\n+%s\n", file, file)
 	return c.call(ctx, "fs.patch", file, map[string]string{"patch": diff}, true)
 }
 
-// write proposes a new file and, if vote is set, allows it when asked.
+// write proposes a new file and, if vote is set, approves it when asked.
 func (c *client) write(ctx context.Context, file string, vote bool) reply {
 	return c.call(ctx, "fs.write", file, map[string]string{"path": file, "content": file + "\n"}, vote)
 }
@@ -101,7 +100,7 @@ func (c *client) call(ctx context.Context, tool, file string, input map[string]s
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if vote {
-		// One that nobody answers may wait: for the end of its palyrad.
+		// A call without a vote may wait until its palyrad ends.
 		ctx, cancel = context.WithTimeout(ctx, callPatience)
 		defer cancel()
 	}
@@ -113,17 +112,17 @@ func (c *client) call(ctx context.Context, tool, file string, input map[string]s
 	for stream.Receive() {
 		if err := c.note(ctx, &r, stream.Msg(), vote); err != nil {
 			r.err = err
-			cancel() // or it would wait for the answer that is not coming
+			cancel() // otherwise it would wait for a response that never comes
 		}
 	}
 	if r.err == nil {
 		r.err = stream.Err()
 	}
-	_ = stream.Close() // what went wrong is in Err
+	_ = stream.Close() // Err has the error
 	return r
 }
 
-// note takes down one message of a call, and answers a question.
+// note records one message of a call, and answers an approval request.
 func (c *client) note(ctx context.Context, r *reply, m *palyrav1.CallToolResponse, vote bool) error {
 	switch {
 	case m.GetProposed() != nil:
@@ -150,8 +149,7 @@ func (c *client) note(ctx context.Context, r *reply, m *palyrav1.CallToolRespons
 	return nil
 }
 
-// allow votes yes, again and again while the vote cannot be recorded, but not as
-// long as a test waits for calls to be made.
+// allow votes yes, and retries while the vote cannot be recorded, up to the client's patience.
 func (c *client) allow(ctx context.Context, a *palyrav1.Approval) error {
 	patience := time.NewTimer(c.patience)
 	defer patience.Stop()
@@ -172,7 +170,7 @@ func (c *client) allow(ctx context.Context, a *palyrav1.Approval) error {
 	}
 }
 
-// codeOf returns the reason code and the next step that came with an error.
+// codeOf returns the reason code and the next step of an error.
 func codeOf(err error) (code, next string) {
 	failed := &connect.Error{}
 	if !errors.As(err, &failed) {
@@ -187,7 +185,7 @@ func codeOf(err error) (code, next string) {
 	return "", ""
 }
 
-// load is many clients that call at the same time, and what they were told.
+// load is a number of clients that call concurrently, and their replies.
 type load struct {
 	stop context.CancelFunc
 	wg   sync.WaitGroup
@@ -197,10 +195,10 @@ type load struct {
 	replies []reply
 }
 
-// begin lets clients call until stop is called or the daemon is gone. The first
-// client asks nobody: where votes cannot be recorded, all the others wait. Every
-// second call of theirs is one that a human has to allow. Names of files begin
-// with prefix, so that no two calls of a test share one.
+// begin runs clients until stop is called or the daemon is gone. The calls of the first client
+// need no approval, because all other clients wait while votes cannot be recorded. Every second
+// call of the others needs approval. File names start with prefix, so that no two calls of a
+// test share a file.
 func (d *daemon) begin(clients int, prefix string) *load {
 	d.T.Helper()
 	var all []*client
@@ -227,10 +225,10 @@ func beginWith(t *testing.T, clients []*client, prefix string) *load {
 	return l
 }
 
-// one makes a call; false means that nobody answers any more.
+// one makes a call; false means that the daemon no longer answers.
 func (l *load) one(ctx context.Context, c *client, file string, asks bool) bool {
-	// Cancelling a call would withdraw its question: the calls go on to their
-	// end, and only new ones stop.
+	// Cancelling a call would withdraw its approval request. Calls in progress therefore run to
+	// their end, and only new ones stop.
 	ctx = context.WithoutCancel(ctx)
 	var r reply
 	if asks {
@@ -246,13 +244,13 @@ func (l *load) one(ctx context.Context, c *client, file string, asks bool) bool 
 	return r.err == nil || code != ""
 }
 
-// wait returns what the clients were told, once all have ended.
+// wait waits until all clients have ended, and returns their replies.
 func (l *load) wait() []reply {
 	l.wg.Wait()
 	return l.replies
 }
 
-// end is stop and wait.
+// end calls stop and wait.
 func (l *load) end() []reply {
 	l.stop()
 	return l.wait()

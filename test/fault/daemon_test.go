@@ -21,22 +21,22 @@ import (
 	"palyra/test/process"
 )
 
-// unattended lets fs.patch run without a human; fs.write asks one.
+// unattended lets fs.patch run without approval; fs.write requires one.
 const unattended = `@id("unattended")
 @reason("fs.patch runs unattended in the tests")
 @waives("approval: the workspace is a temporary directory")
 permit(principal, action == Action::"tool.execute/fs.patch", resource);
 `
 
-// daemon is one palyrad, which may fail at any moment.
+// daemon is one palyrad, which may fail at any time.
 type daemon struct {
 	*process.Palyrad
-	// view is what the state directory's path has to be put behind to reach it
-	// from here: a palyrad in a mount namespace sees another one.
+	// view is the prefix for the state directory's path from this process: a palyrad in a mount
+	// namespace sees a different directory.
 	view string
 }
 
-// prepare makes the directories and the configuration.
+// prepare creates the directories and the configuration.
 func prepare(t *testing.T) *daemon {
 	t.Helper()
 	d := &daemon{Palyrad: process.NewPalyrad(t, filepath.Join(programs, "palyrad"), filepath.Join(t.TempDir(), "palyra-fault"))}
@@ -67,7 +67,7 @@ path = %q
 	return d
 }
 
-// start is prepare and a palyrad that is ready.
+// start prepares a palyrad and starts it.
 func start(t *testing.T) *daemon {
 	t.Helper()
 	d := prepare(t)
@@ -80,8 +80,8 @@ func write(t *testing.T, path, text string) {
 	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
-// awaitServing is awaitReady for a palyrad that may have failed to write the
-// line in its log that says so: its API answers all the same.
+// awaitServing is AwaitReady for a palyrad that may have failed to log the ready line, although
+// its API answers.
 func (d *daemon) awaitServing() bool {
 	d.T.Helper()
 	serving := false
@@ -101,7 +101,7 @@ func (d *daemon) awaitServing() bool {
 func (d *daemon) answers() bool {
 	bundle, err := identity.ReadBundle(filepath.Join(d.view, d.State, "operator"))
 	if err != nil {
-		return false // it is not written yet
+		return false // not written yet
 	}
 	c := newClient(bundle)
 	defer c.transport.CloseIdleConnections()
@@ -109,7 +109,7 @@ func (d *daemon) answers() bool {
 	return err == nil
 }
 
-// metrics is the address of /readyz and /metrics.
+// metrics returns the address of /readyz and /metrics.
 func (d *daemon) metrics() string {
 	d.T.Helper()
 	m := d.Log().Await(process.ReadyLine, d.Ended)
@@ -119,13 +119,13 @@ func (d *daemon) metrics() string {
 	return m[2]
 }
 
-// readyz asks for the readiness.
+// readyz requests the readiness.
 func (d *daemon) readyz() (code int, text string) {
 	d.T.Helper()
 	return d.get("/readyz")
 }
 
-// get asks for a page beside the metrics.
+// get requests a page of the metrics listener.
 func (d *daemon) get(path string) (code int, text string) {
 	d.T.Helper()
 	web := http.Client{Timeout: requestPatience}
@@ -135,8 +135,8 @@ func (d *daemon) get(path string) (code int, text string) {
 	return res.StatusCode, string(body)
 }
 
-// refused runs palyrad, which must end by itself with the exit code and say
-// all of says, with a next step.
+// refused runs palyrad, which must exit with the code and print all texts of says and a next
+// step.
 func (d *daemon) refused(code int, says ...string) string {
 	d.T.Helper()
 	d.Launch()
@@ -155,7 +155,7 @@ func (d *daemon) refused(code int, says ...string) string {
 	return text
 }
 
-// cli runs palyra to its end, with a memory of its own.
+// cli runs palyra with its own home directory and waits until it exits.
 func (d *daemon) cli(args ...string) (code int, out, msg string) {
 	d.T.Helper()
 	return d.program("palyra", args...)
@@ -168,7 +168,7 @@ func (d *daemon) program(name string, args ...string) (code int, out, msg string
 	return r.Code, r.Out, r.Err
 }
 
-// wrapped is program behind the words of wrap.
+// wrapped is program with a command prefix.
 func (d *daemon) wrapped(wrap []string, name string, args ...string) process.Result {
 	d.T.Helper()
 	ctx, cancel := context.WithTimeout(d.T.Context(), callPatience)

@@ -31,7 +31,7 @@ func change(t *testing.T, path string, how func([]byte) []byte) {
 	must.Do(t, os.WriteFile(path, how(b), 0o600))
 }
 
-// flip inverts a byte; a negative place counts from the end.
+// flip inverts a byte; a negative position counts from the end.
 func flip(at int) func([]byte) []byte {
 	return func(b []byte) []byte {
 		if at < 0 {
@@ -48,8 +48,8 @@ func cutTo(share float64) func([]byte) []byte {
 
 func gone([]byte) []byte { return nil }
 
-// eventOf is where the code of the first event of it is in the file: behind the event's
-// id. The code also stands in the list of where events of each code are.
+// eventOf returns the position of the code of the first event with that code: after the event's
+// id. The code also occurs in the index of events by code.
 func eventOf(code string, b []byte) int {
 	at := regexp.MustCompile(`[0-9A-Z]{26}` + code).FindIndex(b)
 	if at == nil {
@@ -58,7 +58,7 @@ func eventOf(code string, b []byte) int {
 	return at[1] - len(code)
 }
 
-// pageOf zeroes the page that holds the first event of a code.
+// pageOf zeroes the page with the first event of a code.
 func pageOf(code string) func([]byte) []byte {
 	return func(b []byte) []byte {
 		at := eventOf(code, b) / page * page
@@ -67,7 +67,7 @@ func pageOf(code string) func([]byte) []byte {
 	}
 }
 
-// inCode flips a byte in the code of the first event of it.
+// inCode flips a bit in the code of the first event with that code.
 func inCode(code string) func([]byte) []byte {
 	return func(b []byte) []byte {
 		b[eventOf(code, b)+len(code)/2] ^= 1
@@ -75,7 +75,7 @@ func inCode(code string) func([]byte) []byte {
 	}
 }
 
-// inText flips a byte of the first occurrence of a text.
+// inText flips a bit in the first occurrence of a text.
 func inText(text string) func([]byte) []byte {
 	return func(b []byte) []byte {
 		b[bytes.Index(b, []byte(text))+len(text)/2] ^= 1
@@ -83,10 +83,9 @@ func inText(text string) func([]byte) []byte {
 	}
 }
 
-// TestDamagedAtRest damages files of a gateway that does not run. palyrad
-// refuses to start, or, where the damage is older than its check at the start
-// reaches, the offline check finds it; both say where the journal is bad and
-// what to do, and neither changes a byte.
+// TestDamagedAtRest damages files of a stopped gateway. palyrad refuses to start or, if the
+// damage is before the range of its check at the start, the offline check finds it. Both report
+// the position and the next step, and neither changes a byte.
 func TestDamagedAtRest(t *testing.T) {
 	t.Parallel()
 	s := theSample(t)
@@ -95,10 +94,9 @@ func TestDamagedAtRest(t *testing.T) {
 		of   *daemon
 		file string
 		how  func([]byte) []byte
-		// starts: this damage is found by the check alone.
+		// starts: palyrad starts, and only the offline check finds the damage.
 		starts bool
-		// seq: what is left can be read so far that the first bad event has a
-		// number.
+		// seq: enough is readable that the first bad event has a sequence number.
 		seq bool
 	}{
 		"the file's header":          {s.stopped, db, flip(3), false, false},
@@ -142,18 +140,17 @@ func TestDamagedAtRest(t *testing.T) {
 	}
 }
 
-// anotherKey is a signing key of the same gateway id.
+// anotherKey returns a signing key with the same gateway id.
 func anotherKey(line []byte) []byte {
 	name := strings.Split(string(line), "+")[2]
 	private, public, err := note.GenerateKey(crand.Reader, name)
 	if err != nil {
 		panic(err)
 	}
-	return []byte(private + "\n" + public + "\n") // as palyrad writes it
+	return []byte(private + "\n" + public + "\n") // in palyrad's format
 }
 
-// bytes are the files of the store, but for the shared memory, which SQLite
-// makes anew.
+// bytes returns the files of the store without the shared memory, which SQLite creates again.
 func (d *daemon) bytes(t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
@@ -167,7 +164,7 @@ func (d *daemon) bytes(t *testing.T) string {
 	return all.String()
 }
 
-// TestUntouchedCopies is the negative control: the copies verify and start.
+// TestUntouchedCopies is the control: the undamaged copies verify and start.
 func TestUntouchedCopies(t *testing.T) {
 	t.Parallel()
 	s := theSample(t)
@@ -175,7 +172,7 @@ func TestUntouchedCopies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := of.fork(t)
-			// What is derived or says nothing may be lost.
+			// Files that are derived or carry no information may be lost.
 			for _, file := range []string{"palyra.db-shm", "palyrad.lock"} {
 				must.Do(t, os.WriteFile(filepath.Join(d.State, file), bytes.Repeat([]byte("x"), 4000), 0o600))
 			}
@@ -203,8 +200,8 @@ func TestFlippedBytes(t *testing.T) {
 			path := filepath.Join(d.State, name)
 			whole := must.Get(os.ReadFile(path))(t)
 			want, _ := d.digest(t)
-			// SQLite's header is damaged elsewhere: some of its bytes make the file
-			// that of another program or version, which is said instead.
+			// SQLite's header is damaged in another test. Some of its bytes would make the file look
+			// like another program's or version's, which has a different error.
 			const header = 100
 			at := rand.New(rand.NewPCG(7, 11))
 			found, located := 0, 0
@@ -236,7 +233,7 @@ func TestFlippedBytes(t *testing.T) {
 	}
 }
 
-// TestVerifyNamesTheEvent: message and JSON of the command say where.
+// TestVerifyNamesTheEvent: the command's message and its JSON output name the damaged event.
 func TestVerifyNamesTheEvent(t *testing.T) {
 	t.Parallel()
 	d := theSample(t).stopped.fork(t)

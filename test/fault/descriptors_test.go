@@ -15,13 +15,13 @@ import (
 	"palyra/internal/identity"
 )
 
-// TestNoMoreDescriptors takes all file descriptors of a palyrad with
-// connections that say nothing: calls of clients that are connected get an
-// answer, new clients wait, and once there is room everything goes on.
+// TestNoMoreDescriptors uses up all file descriptors of a palyrad with silent connections.
+// Calls of connected clients are answered, new clients wait, and palyrad recovers once
+// descriptors are free.
 func TestNoMoreDescriptors(t *testing.T) {
 	t.Parallel()
 	d := prepare(t)
-	const limit = 96 // about 40 are palyrad's own, the files of sandboxes among them
+	const limit = 96 // palyrad itself uses about 40, including the files of sandboxes
 	d.Wrap = []string{"prlimit", fmt.Sprintf("--nofile=%d:%d", limit, limit)}
 	d.Start()
 	early := d.dial()
@@ -31,7 +31,7 @@ func TestNoMoreDescriptors(t *testing.T) {
 	bundle := must.Get(identity.ReadBundle(filepath.Join(d.State, "operator")))(t)
 	var silent []net.Conn
 	for range 2 * limit {
-		// The kernel takes connections that palyrad cannot accept yet.
+		// The kernel accepts connections that palyrad cannot accept yet.
 		conn := must.Get((&net.Dialer{Timeout: must.Patience}).DialContext(t.Context(), "tcp", bundle.Address))(t)
 		silent = append(silent, conn)
 	}

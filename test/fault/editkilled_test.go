@@ -19,20 +19,20 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// TestEditKilled kills palyrad at each thing that an edit does durably, and right after
-// it was answered. What waits afterwards is the call as it was or as it was edited,
-// whole: the journal has the edit with its verdict, or nothing of it. Nothing runs by
-// itself, and a yes is one to what is there.
+// TestEditKilled kills palyrad at each durable step of an edit, and right after the edit was
+// answered. Afterwards the pending call is completely the original or the edited one: the
+// journal has the edit with its verdict, or nothing of it. No call runs without approval, and
+// an approval applies only to the pending call.
 func TestEditKilled(t *testing.T) {
 	t.Parallel()
 	canTrace(t)
 	d := prepare(t)
 	wal := d.store() + "-wal"
-	steps := []step{{}} // the zero step is no system call: it is killed after the answer
+	steps := []step{{}} // the zero step is no system call: the kill follows the answer
 	for n := range 2 {
 		steps = append(steps, step{"fsync", wal, n + 1})
 	}
-	for n := range 3 { // the pages of a commit are one write
+	for n := range 3 { // a commit writes its pages with one call
 		steps = append(steps, step{"pwrite64", wal, n + 1})
 	}
 	kills, edited := 0, 0
@@ -54,9 +54,8 @@ func TestEditKilled(t *testing.T) {
 	t.Logf("%d kills while an edit is made, %d of %d edits stand", kills, edited, len(steps))
 }
 
-// editKilledAt has one call edited while palyrad is killed at a step, and checks what is
-// left. It reports whether palyrad was killed before it answered, and whether the edit
-// stands.
+// editKilledAt edits a call while palyrad is killed at a step, and checks the result. It
+// reports whether palyrad was killed before it answered, and whether the edit is in effect.
 func (d *daemon) editKilledAt(n int, s step) (killed, stands bool) {
 	t := d.T
 	t.Helper()
@@ -114,7 +113,7 @@ func (d *daemon) editKilledAt(n int, s step) (killed, stands bool) {
 			t.Errorf("%s a yes to %s: %v, want %q", what, digest, err, code)
 		}
 	}
-	// The stale yes comes first: after the other one the approval is decided.
+	// The stale vote comes first, because the other vote decides the approval.
 	if stands {
 		yes(before.GetCallDigest(), "DIGEST_MISMATCH")
 	}
@@ -125,8 +124,8 @@ func (d *daemon) editKilledAt(n int, s step) (killed, stands bool) {
 	return killed, stands
 }
 
-// editsOf reads what the journal of a palyrad that does not run has of the edits of one
-// approval: of the record, and of the call.
+// editsOf returns the edits of one approval from the journal of a stopped palyrad: the edits of
+// the record and of the call.
 func (d *daemon) editsOf(id string) (amended []approval.AmendedPayload, calls []record.Edited) {
 	d.T.Helper()
 	db := must.Get(sqlite.OpenReadOnly(d.T.Context(), d.store()))(d.T)

@@ -17,9 +17,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// inNamespace returns the command that runs another one in a mount namespace
-// of its own, in which dir is a small disk. It skips the test where the kernel
-// lets nobody make one.
+// inNamespace returns a command prefix that runs a command in its own mount namespace, in which
+// dir is a small disk. It skips the test if the kernel does not permit such a namespace.
 func inNamespace(t *testing.T, dir, size string) []string {
 	t.Helper()
 	script := fmt.Sprintf("mount -t tmpfs -o size=%s,mode=0700 palyra-fault %s && exec \"$@\"", size, dir)
@@ -36,10 +35,10 @@ func inNamespace(t *testing.T, dir, size string) []string {
 	return nil
 }
 
-// filler takes all the room on the daemon's disk and gives it back.
+// filler uses up the space on the daemon's disk and frees it.
 type filler struct{ path string }
 
-// fill leaves less than one page.
+// fill leaves less than one page free.
 func (f filler) fill(t *testing.T) {
 	t.Helper()
 	file := must.Get(os.OpenFile(f.path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600))(t)
@@ -57,7 +56,7 @@ func (f filler) fill(t *testing.T) {
 	must.Do(t, file.Close())
 }
 
-// take takes n bytes.
+// take uses up n bytes.
 func (f filler) take(t *testing.T, n int64) {
 	t.Helper()
 	must.Do(t, os.WriteFile(f.path, make([]byte, n), 0o600))
@@ -68,8 +67,8 @@ func (f filler) free(t *testing.T) {
 	must.Do(t, os.Remove(f.path))
 }
 
-// onSmallDisk is a palyrad whose state directory is a disk of its own; the
-// workspace lies on another.
+// onSmallDisk returns a palyrad whose state directory is a separate disk; the workspace is on
+// another disk.
 func onSmallDisk(t *testing.T, size string) (*daemon, filler) {
 	t.Helper()
 	return onSmallDiskWith(t, size, "")
@@ -88,8 +87,8 @@ func onSmallDiskWith(t *testing.T, size, settings string) (*daemon, filler) {
 	return d, filler{filepath.Join(d.view, d.State, "filler")}
 }
 
-// TestFullDisk fills the disk under the journal, by what calls write and then
-// by somebody else, and gives the room back.
+// TestFullDisk fills the disk of the journal, first by calls and then by another program, and
+// frees the space again.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	d, disk := onSmallDisk(t, "5m")
@@ -100,7 +99,7 @@ func TestFullDisk(t *testing.T) {
 	}
 	succeeded(t, told...)
 	disk.fill(t)
-	// What is allocated already takes some more.
+	// The allocated space can still hold some data.
 	failed := -1
 	for n := range 2000 {
 		r := c.patch(t.Context(), fmt.Sprintf("full-%d", n))
@@ -143,12 +142,12 @@ func TestFullDisk(t *testing.T) {
 	d.judgeInside(told)
 }
 
-// judgeInside stops the palyrad, whose disk goes with it, and judges a copy.
-// A call that ran while the disk became full has no end before the next
-// start: the copy is opened once more by a palyrad.
+// judgeInside stops the palyrad, whose disk is unmounted with it, and judges a copy. A call
+// that ran while the disk became full has no end before the next start, so a palyrad opens the
+// copy first.
 func (d *daemon) judgeInside(told []reply) {
 	d.T.Helper()
-	// The order to stop comes after the copy, which is one of a crash.
+	// The stop comes after the copy, so that the copy is in the state of a crash.
 	copyDir := filepath.Join(d.Dir, "copy")
 	must.Do(d.T, os.CopyFS(copyDir, stateIn(filepath.Join(d.view, d.State))))
 	d.Stop()
@@ -164,7 +163,7 @@ func (d *daemon) judgeInside(told []reply) {
 	d.holds(told)
 }
 
-// private gives a copied state directory the modes that palyrad asks for.
+// private gives a copied state directory the file modes that palyrad requires.
 func private(t *testing.T, dir string) {
 	t.Helper()
 	must.Do(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
@@ -179,8 +178,8 @@ func private(t *testing.T, dir string) {
 	}))
 }
 
-// TestStartOnAFullDisk: palyrad says what is missing, leaves nothing half made,
-// and starts once there is room.
+// TestStartOnAFullDisk: palyrad reports the missing space, leaves no partial state, and starts
+// once there is enough space.
 func TestStartOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for _, size := range []string{"4k", "16k", "24k", "40k", "64k", "128k", "256k"} {
@@ -188,10 +187,9 @@ func TestStartOnAFullDisk(t *testing.T) {
 			t.Parallel()
 			d := prepare(t)
 			must.Do(t, os.Mkdir(d.State, 0o700))
-			// With its source named, a tmpfs is remounted with these options alone:
-			// those that it has name a user that an ordinary user's namespace lacks.
-			// The namespace of the shell outlives the palyrad that fails in it, so
-			// that the second one finds what the first one left.
+			// If the source is named, a tmpfs is remounted with only these options; otherwise the
+			// mount's own options include a user that an ordinary user's namespace lacks. The shell's
+			// namespace outlives the first palyrad, so that the second one finds the files of the first.
 			wrap := inNamespace(t, d.State, size)
 			script := wrap[len(wrap)-2]
 			grow := fmt.Sprintf("; mount -t tmpfs -o remount,size=8m tmpfs %s && exec \"$@\"", d.State)

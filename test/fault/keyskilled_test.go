@@ -17,8 +17,8 @@ import (
 	"palyra/test/process"
 )
 
-// step is a system call at which a process is killed: the n-th of these calls, of one
-// thread, that touches a path.
+// step is a system call at which a process is killed: the n-th of these calls by one thread
+// that touches a path.
 type step struct {
 	calls, path string
 	n           int
@@ -28,13 +28,13 @@ func (s step) String() string {
 	return fmt.Sprintf("%s number %d of %s", s.calls, s.n, filepath.Base(s.path))
 }
 
-// kill is the command that runs another one up to the step.
+// kill returns a command prefix that runs a command up to the step and then kills it.
 func (s step) kill() []string { return traced(s.calls, s.signal(), s.path) }
 
 func (s step) signal() string { return fmt.Sprintf("signal=SIGKILL:when=%d", s.n) }
 
-// rotationSteps are all that a rotation of a key does durably, in turn: what it journals,
-// each file that it puts in the place of another, and that it makes this last.
+// rotationSteps returns all durable steps of a key rotation, in order: the journal events, each
+// file replacement, and the sync of the directory.
 func (d *daemon) rotationSteps(key string) (list []step) {
 	ca := filepath.Join(d.State, "ca")
 	files := map[string][]string{
@@ -52,10 +52,10 @@ func (d *daemon) rotationSteps(key string) (list []step) {
 	return list
 }
 
-// TestKeyRotationKilled kills `palyrad keys rotate`, and a palyrad that does the same while
-// it runs, at each thing that they do durably. What is left is the old key or the new one,
-// whole: palyrad starts, whatever was signed before verifies, devices go on, the journal
-// tells of each key that was replaced, and the next rotation comes to its end.
+// TestKeyRotationKilled kills `palyrad keys rotate`, and a running palyrad that rotates a key,
+// at each durable step. Afterwards the key is completely the old or the new one. palyrad
+// starts, earlier signatures verify, devices keep working, the journal names each replaced key,
+// and the next rotation completes.
 func TestKeyRotationKilled(t *testing.T) {
 	t.Parallel()
 	canTrace(t)
@@ -71,8 +71,8 @@ func TestKeyRotationKilled(t *testing.T) {
 			kills := 0
 			for n, s := range d.rotationSteps(key) {
 				before, killed := d.gatewayKeys(), false
-				// strace counts by thread, and the work moves between threads: only a first call
-				// is met for certain.
+				// strace counts per thread, and the work moves between threads, so only a first call is
+				// reached reliably.
 				for tries := 0; !killed && tries < 4; tries++ {
 					before = d.gatewayKeys()
 					killed = d.wrapped(s.kill(), "palyrad", "keys", "rotate", key).Code != 0
@@ -103,7 +103,7 @@ func TestKeyRotationKilled(t *testing.T) {
 	}
 }
 
-// wholeAfter checks a gateway that does not run, and leaves it so.
+// wholeAfter checks a stopped gateway, and leaves it stopped.
 func (d *daemon) wholeAfter(what, key string, before map[string]string, n int, signed string) {
 	d.T.Helper()
 	d.Launch()
@@ -144,7 +144,7 @@ func (d *daemon) wholeAfter(what, key string, before map[string]string, n int, s
 	}
 }
 
-// envelope writes the attestation of a call into a file, whose path it returns.
+// envelope writes the attestation of a call to a file and returns its path.
 func (d *daemon) envelope(of reply, name string) string {
 	d.T.Helper()
 	path := filepath.Join(d.Dir, name)
@@ -152,7 +152,7 @@ func (d *daemon) envelope(of reply, name string) string {
 	return path
 }
 
-// run is program for what has to succeed.
+// run is program, and fails the test unless the command succeeds.
 func (d *daemon) run(name string, args ...string) string {
 	d.T.Helper()
 	code, out, msg := d.program(name, args...)
@@ -162,7 +162,7 @@ func (d *daemon) run(name string, args ...string) string {
 	return out
 }
 
-// gatewayKeys are the digests of the gateway's own keys, by name.
+// gatewayKeys returns the digests of the gateway's own keys, by name.
 func (d *daemon) gatewayKeys() map[string]string {
 	d.T.Helper()
 	keys := map[string]string{}
@@ -177,8 +177,8 @@ func (d *daemon) gatewayKeys() map[string]string {
 	return keys
 }
 
-// replacedKeys are the digests of the keys that the journal says were replaced, or were
-// to be. palyrad does not run.
+// replacedKeys returns the digests of the keys that, according to the journal, were or would be
+// replaced. palyrad MUST NOT run.
 func (d *daemon) replacedKeys() (list []string) {
 	d.T.Helper()
 	db := must.Get(sqlite.OpenReadOnly(d.T.Context(), d.store()))(d.T)

@@ -11,14 +11,14 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestKilledUnderLoad kills palyrad again and again while clients call, some
-// of them with a human's answer on the way.
+// TestKilledUnderLoad kills palyrad repeatedly while clients call, some of them with an
+// approval in progress.
 func TestKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	d := prepare(t)
 	const rounds, clients = 20, 8
 	var told []reply
-	waiting := map[string]bool{} // approvals that nobody answers
+	waiting := map[string]bool{} // approvals without an answer
 	for n := range rounds {
 		d.Start()
 		d.stillPending(waiting)
@@ -27,10 +27,10 @@ func TestKilledUnderLoad(t *testing.T) {
 		c.asked = asked
 		go func() { unanswered <- c.write(t.Context(), fmt.Sprintf("unanswered-%d", n), false) }()
 		l := d.begin(clients, fmt.Sprintf("k%d", n))
-		l.ran(t, int64(2+3*n%29)) // another moment each round
+		l.ran(t, int64(2+3*n%29)) // at a different moment in each round
 		if n%2 == 1 {
 			select {
-			case <-asked: // in these rounds it certainly waits
+			case <-asked: // in these rounds a call waits for certain
 			case <-time.After(must.Patience):
 				t.Error("nobody was asked")
 			}
@@ -55,8 +55,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	t.Logf("%d kills, %d calls, %d effects, %d calls with an end", rounds, len(told), len(d.effects()), len(s.ends))
 }
 
-// stillPending fails when an approval that nobody answered is not there any
-// more.
+// stillPending fails the test if an unanswered approval is no longer pending.
 func (d *daemon) stillPending(ids map[string]bool) {
 	d.T.Helper()
 	c := d.dial()

@@ -18,8 +18,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// deaf is a gateway that can record no vote: fs.patch ends at once, and fs.write
-// asks and waits.
+// deaf is a gateway that cannot record votes: fs.patch ends at once, and fs.write requests
+// approval and waits.
 type deaf struct {
 	palyrav1connect.UnimplementedGatewayServiceHandler
 	palyrav1connect.UnimplementedApprovalsServiceHandler
@@ -47,7 +47,7 @@ func (d *deaf) DecideApproval(context.Context, *palyrav1.DecideApprovalRequest) 
 	return nil, failed
 }
 
-// clients are some of a deaf gateway.
+// clients returns clients of a deaf gateway.
 func (d *deaf) clients(t *testing.T, n int) []*client {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -95,7 +95,7 @@ func TestLoadContinuesWithoutVotes(t *testing.T) {
 	}
 }
 
-// TestFailedVoteIsAbandoned: a client that could not vote does not wait for the call.
+// TestFailedVoteIsAbandoned: a client that could not vote does not keep waiting for the call.
 func TestFailedVoteIsAbandoned(t *testing.T) {
 	t.Parallel()
 	var d deaf

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestTwoDaemons: the second one on a state directory ends at once and says
-// who holds it; the first one notices nothing. A lock goes with its process.
+// TestTwoDaemons: a second palyrad on the same state directory exits at once and names the
+// holder. The first one is not affected. The lock is released when its process ends.
 func TestTwoDaemons(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -36,8 +36,8 @@ func TestTwoDaemons(t *testing.T) {
 	d.holds(nil)
 }
 
-// kept waits until the upkeep of a new store is over, which writes in the background
-// after the start: it ends with an empty log of writes.
+// kept waits until the background maintenance of a new store has finished, which truncates the
+// write-ahead log.
 func (d *daemon) kept(t *testing.T) {
 	t.Helper()
 	must.Eventually(t, "an empty log of writes", func() (bool, string) {
@@ -52,11 +52,10 @@ func (d *daemon) kept(t *testing.T) {
 	})
 }
 
-// userVersion is where SQLite's file header has the schema version.
+// userVersion is the offset of the schema version in SQLite's file header.
 const userVersion = 60
 
-// TestOtherSchemaVersions gives a store the number of a newer and of an older
-// palyrad than its tables are of.
+// TestOtherSchemaVersions gives a store the schema number of a newer or an older palyrad.
 func TestOtherSchemaVersions(t *testing.T) {
 	t.Parallel()
 	s := theSample(t)
@@ -82,7 +81,7 @@ func TestOtherSchemaVersions(t *testing.T) {
 			}
 		})
 	}
-	// Control: with its own number it starts.
+	// Control: with its own schema number, the store opens.
 	d := s.stopped.fork(t)
 	d.Start()
 	d.Stop()

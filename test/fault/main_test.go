@@ -39,8 +39,8 @@ func buildAndRun(m *testing.M) (code int, err error) {
 	return code, leftovers()
 }
 
-// leftovers returns an error when a process or a mount of these tests is still
-// there. What was killed needs a moment to go.
+// leftovers returns an error if a process or a mount of these tests remains. A killed process
+// needs a moment to disappear.
 func leftovers() error {
 	ctx, cancel := context.WithTimeout(context.Background(), must.Patience)
 	defer cancel()
@@ -66,8 +66,7 @@ func leftovers() error {
 	}
 }
 
-// processesOf lists the command lines of the processes that run, or trace, a
-// program of dir.
+// processesOf lists the command lines of the processes that run, or trace, a program in dir.
 func processesOf(dir string) (list []string, err error) {
 	names, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -76,7 +75,7 @@ func processesOf(dir string) (list []string, err error) {
 	for _, name := range names {
 		text, err := os.ReadFile(name)
 		if err != nil {
-			continue // it has just ended
+			continue // it has just exited
 		}
 		if strings.Contains(string(text), dir) {
 			list = append(list, strings.ReplaceAll(string(text), "\x00", " "))
@@ -85,7 +84,7 @@ func processesOf(dir string) (list []string, err error) {
 	return list, nil
 }
 
-// TestLeftoversAreFound is the negative control of the search for leftovers.
+// TestLeftoversAreFound is the control of the search for leftovers.
 func TestLeftoversAreFound(t *testing.T) {
 	t.Parallel()
 	d := start(t)

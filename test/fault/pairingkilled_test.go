@@ -22,7 +22,8 @@ import (
 	"palyra/test/process"
 )
 
-// preparePairing is a palyrad that keeps its address over restarts, and takes many codes.
+// preparePairing returns a palyrad that keeps its address across restarts, and permits many
+// codes.
 func preparePairing(t *testing.T) (d *daemon, address string) {
 	t.Helper()
 	d = prepare(t)
@@ -36,7 +37,7 @@ func preparePairing(t *testing.T) (d *daemon, address string) {
 	return d, address
 }
 
-// operator are the services with which somebody lets a machine in.
+// operator holds the API clients with which an operator admits a machine.
 type operator struct {
 	pairings  palyrav1connect.PairingServiceClient
 	approvals palyrav1connect.ApprovalsServiceClient
@@ -53,7 +54,7 @@ func (d *daemon) operator() operator {
 	return operator{palyrav1connect.NewPairingServiceClient(c, url), palyrav1connect.NewApprovalsServiceClient(c, url), palyrav1connect.NewIdentityServiceClient(c, url), palyrav1connect.NewAccessServiceClient(c, url)}
 }
 
-// code makes a PIN for the first device of a new member.
+// code creates a PIN for the first device of a new member.
 func (o operator) code(d *daemon, member string) string {
 	d.T.Helper()
 	made := must.Get(o.pairings.CreatePairingCode(d.T.Context(), &palyrav1.CreatePairingCodeRequest{
@@ -63,7 +64,7 @@ func (o operator) code(d *daemon, member string) string {
 	return made.GetSecret()
 }
 
-// allow says yes to each machine that waits, until ctx ends or nobody answers.
+// allow approves each waiting machine, until ctx ends or the daemon no longer answers.
 func (o operator) allow(ctx context.Context) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -85,7 +86,7 @@ func (o operator) allow(ctx context.Context) {
 	}
 }
 
-// of are the member, nil for none, and the devices that it has.
+// of returns the member, or nil if it does not exist, and the member's devices.
 func (o operator) of(t *testing.T, member string) (m *palyrav1.Member, devices []string) {
 	t.Helper()
 	members := must.Get(o.access.ListMembers(t.Context(), &palyrav1.ListMembersRequest{}))(t).GetMembers()
@@ -100,13 +101,13 @@ func (o operator) of(t *testing.T, member string) (m *palyrav1.Member, devices [
 	return m, devices
 }
 
-// machine is one without any credential, with a home of its own.
+// machine is a machine without any credential, with its own home.
 type machine struct {
 	d             *daemon
 	home, address string
 }
 
-// bundle is where its credential goes.
+// bundle returns the path of its credential.
 func (m machine) bundle() string {
 	return filepath.Join(m.home, ".config", "palyra", "gateways", "work")
 }
@@ -125,7 +126,7 @@ func (m machine) pair(wrap []string, pin string) process.Result {
 	return r
 }
 
-// in fails unless the machine is in as the member, with the one device that it has.
+// in fails the test unless the machine is admitted as the member's only device.
 func (m machine) in(what string, o operator, member string) {
 	m.d.T.Helper()
 	r := process.Finish(m.d.T, m.palyra(nil, "", "status"))
@@ -135,9 +136,9 @@ func (m machine) in(what string, o operator, member string) {
 	}
 }
 
-// TestMachineKilledWhilePairing kills `palyra pair` at each file that it makes. The same
-// command with the same PIN comes to the end, or, where all but the context is there, says
-// how to name it: the machine is in, with one device.
+// TestMachineKilledWhilePairing kills `palyra pair` at each file that it creates. The same
+// command with the same PIN then completes. If only the context is missing, the command prints
+// how to name it. The machine is admitted, with one device.
 func TestMachineKilledWhilePairing(t *testing.T) {
 	t.Parallel()
 	canTrace(t)
@@ -187,9 +188,10 @@ func TestMachineKilledWhilePairing(t *testing.T) {
 	must.Check(t, d.verify())
 }
 
-// TestGatewayKilledWhilePairing kills palyrad at one write or sync of its journal after the other
-// while a machine pairs. Afterwards the member has its device and the machine is in, or
-// there is neither member nor device, the machine says what to do, and a new code lets it in.
+// TestGatewayKilledWhilePairing kills palyrad at each write and sync of its journal while a
+// machine pairs. Afterwards either the member has its device and the machine is admitted, or
+// there is neither member nor device. In the latter case the machine prints the next step, and
+// a new code admits it.
 func TestGatewayKilledWhilePairing(t *testing.T) {
 	t.Parallel()
 	canTrace(t)

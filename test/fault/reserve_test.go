@@ -15,7 +15,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// agentOn adds an agent to a palyrad that runs, and is its client.
+// agentOn adds an agent to a running palyrad and returns its client.
 func (d *daemon) agentOn(name string) *client {
 	d.T.Helper()
 	dir := filepath.Join(d.Dir, name)
@@ -28,14 +28,14 @@ func (d *daemon) agentOn(name string) *client {
 	return c
 }
 
-// big is an echo of n bytes, none of them like those of another call.
+// big makes an echo call of size bytes; each call has different bytes.
 func (c *client) big(ctx context.Context, n, size int) reply {
 	text := strings.Repeat(fmt.Sprintf("%08d", n), size/8)
 	return c.call(ctx, "echo", "", map[string]string{"text": text}, false)
 }
 
-// flooded lets an agent call with large inputs until it is refused, and returns
-// with which code.
+// flooded makes calls of an agent with large inputs until one is refused, and returns the
+// reason code.
 func flooded(t *testing.T, agent *client) string {
 	t.Helper()
 	for n := range 1000 {
@@ -52,16 +52,16 @@ func flooded(t *testing.T, agent *client) string {
 	return ""
 }
 
-// TestFloodEndsAtTheReserve: an agent that floods a disk of 200 MB is refused,
-// and then somebody else takes the rest of the disk; votes, freeze, thaw,
-// revocation and an operator's calls work all the same, and not the agent's.
+// TestFloodEndsAtTheReserve: an agent that floods a disk of 200 MB is refused, and another
+// program then uses up the rest of the disk. Votes, freeze, thaw, revocation and an operator's
+// calls still work; the agent's calls do not.
 func TestFloodEndsAtTheReserve(t *testing.T) {
 	t.Parallel()
 	d, disk := onSmallDiskWith(t, "200m", "")
-	disk.take(t, 150<<20) // what was there before
+	disk.take(t, 150<<20) // data that was there before
 	operator := d.dial()
 	agent := d.agentOn("flooder")
-	// It waits for a person while the disk fills.
+	// The call waits for approval while the disk fills.
 	asked := make(chan string, 1)
 	waits := d.dial()
 	waits.asked = asked
@@ -81,8 +81,8 @@ func TestFloodEndsAtTheReserve(t *testing.T) {
 	if code, text := d.readyz(); code != http.StatusServiceUnavailable || !strings.Contains(text, "nearly full") {
 		t.Errorf("readyz: %d %s", code, text)
 	}
-	// A client with the same credential that is not the command line is no
-	// terminal, and a call of a run is none either.
+	// A client with the same credential that is not the command line does not count as a terminal,
+	// and neither does a call of a run.
 	if r := operator.big(t.Context(), 0, 64); r.err == nil {
 		t.Error("a call by the API used the reserve")
 	}
@@ -112,8 +112,8 @@ func TestFloodEndsAtTheReserve(t *testing.T) {
 	<-waiting
 }
 
-// TestFloodWithoutAReserve is the negative control: with the reserve off, the
-// same operator cannot call, vote or freeze.
+// TestFloodWithoutAReserve is the control: without the reserve, the same operator cannot call,
+// vote or freeze.
 func TestFloodWithoutAReserve(t *testing.T) {
 	t.Parallel()
 	d, disk := onSmallDiskWith(t, "200m", "[storage]\nreserve_bytes = 0\n")
@@ -122,7 +122,7 @@ func TestFloodWithoutAReserve(t *testing.T) {
 	disk.fill(t)
 	operator := d.dial()
 	full := false
-	for n := 0; n < 5000 && !full; n++ { // what is allocated already takes some more
+	for n := 0; n < 5000 && !full; n++ { // the allocated space can still hold some data
 		full = operator.big(t.Context(), n, 64).err != nil
 	}
 	for _, order := range [][]string{{"call", "echo", "text=still here"}, {"freeze"}} {
@@ -132,7 +132,7 @@ func TestFloodWithoutAReserve(t *testing.T) {
 	}
 }
 
-// metric is the value of a metric without labels.
+// metric returns the value of a metric without labels.
 func (d *daemon) metric(name string) string {
 	d.T.Helper()
 	_, text := d.get("/metrics")

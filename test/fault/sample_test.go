@@ -17,11 +17,11 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// sample is a gateway whose journal tests damage: as it is after a stop in
-// order, and as a SIGKILL left it a little later, with a WAL.
+// sample is a gateway whose journal the tests damage: stopped is its state after an orderly
+// stop, killed its state after a later SIGKILL, with a WAL.
 type sample struct {
 	stopped, killed *daemon
-	// head is how far the journal of the killed one reaches.
+	// head is the last sequence number in the journal of killed.
 	head int64
 }
 
@@ -30,7 +30,7 @@ var sampled struct {
 	sample
 }
 
-// theSample makes the sample once. What it runs has ended when it returns.
+// theSample creates the sample once. All its processes have ended when it returns.
 func theSample(t *testing.T) sample {
 	t.Helper()
 	sampled.once.Do(func() {
@@ -60,7 +60,7 @@ func theSample(t *testing.T) sample {
 	return sampled.sample
 }
 
-// stateIn is a state directory without its socket, of which a copy is of no use.
+// stateIn returns a state directory without its socket, which cannot be copied usefully.
 func stateIn(dir string) fs.FS { return withoutSockets{os.DirFS(dir)} }
 
 type withoutSockets struct{ fs.FS }
@@ -77,8 +77,8 @@ func (f withoutSockets) ReadLink(name string) (string, error) { return fs.ReadLi
 // Lstat implements fs.ReadLinkFS.
 func (f withoutSockets) Lstat(name string) (fs.FileInfo, error) { return fs.Lstat(f.FS, name) }
 
-// copyTo copies the state directory of a palyrad that does not run into a new
-// directory. What the copy starts has the same configuration.
+// copyTo copies the state directory of a stopped palyrad into a new directory. A palyrad that
+// the copy starts has the same configuration.
 func (d *daemon) copyTo(t *testing.T, dir string) *daemon {
 	t.Helper()
 	at := *d.Palyrad
@@ -89,7 +89,7 @@ func (d *daemon) copyTo(t *testing.T, dir string) *daemon {
 	return c
 }
 
-// fork is a copy of its own for one test, which may start it.
+// fork returns a separate copy for one test, which may start it.
 func (d *daemon) fork(t *testing.T) *daemon {
 	t.Helper()
 	c := prepare(t)
@@ -98,7 +98,7 @@ func (d *daemon) fork(t *testing.T) *daemon {
 	return c
 }
 
-// digest is over every event of the journal, which it does not verify.
+// digest returns a digest over every event of the journal, without verifying it.
 func (d *daemon) digest(t *testing.T) (sum [32]byte, head int64) {
 	t.Helper()
 	db := must.Get(sqlite.OpenReadOnly(t.Context(), d.store()))(t)

@@ -16,7 +16,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// canTrace skips the test where strace may not trace.
+// canTrace skips the test if strace is not permitted.
 func canTrace(t *testing.T) {
 	t.Helper()
 	if problem := traceProblem(); problem != "" {
@@ -35,9 +35,9 @@ var traceProblem = sync.OnceValue(func() string {
 	return ""
 })
 
-// traced is the command that runs another one under strace with an injection,
-// for system calls that touch one of the paths; with -D the other command is
-// still the child that the test sees, and strace ends with it.
+// traced returns a command prefix that runs a command under strace with an injection, for
+// system calls that touch one of the paths. With -D the command is still the child of the test,
+// and strace ends with it.
 func traced(calls, injection string, paths ...string) []string {
 	line := []string{"strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=" + calls, "-e", "inject=" + calls + ":" + injection}
 	for _, path := range paths {
@@ -46,13 +46,12 @@ func traced(calls, injection string, paths ...string) []string {
 	return line
 }
 
-// TestSlowDisk delays every sync of the journal: calls are slow and right, a
-// human's answer still arrives, the log says so once, and the stop keeps its
-// time.
+// TestSlowDisk delays every sync of the journal. Calls are slow but correct, an approval still
+// arrives, the log has one warning, and the stop keeps its time limit.
 func TestSlowDisk(t *testing.T) {
 	t.Parallel()
 	canTrace(t)
-	d := start(t) // with a fast disk first, which makes the store
+	d := start(t) // the disk is fast while the store is created
 	d.Stop()
 	const delay = 1200 * time.Millisecond
 	d.Wrap = traced("fsync", fmt.Sprintf("delay_exit=%dms", delay.Milliseconds()), d.store()+"-wal")
@@ -75,8 +74,8 @@ func TestSlowDisk(t *testing.T) {
 	c.transport.CloseIdleConnections()
 	began = time.Now()
 	d.Stop()
-	// 10 s for calls that run and 10 s for the journal's end; the rest is for a busy
-	// machine. A stop without these limits would wait for an idle client for ever.
+	// Running calls get 10 s and the journal's end 10 s; the rest allows for a busy machine. A
+	// stop without these limits would wait forever for an idle client.
 	if took := time.Since(began); took > must.Patience {
 		t.Errorf("the stop took %v", took)
 	}
@@ -86,8 +85,8 @@ func TestSlowDisk(t *testing.T) {
 	d.holds([]reply{r})
 }
 
-// TestFastDiskIsNotSlow is the control of the warning: without a commit that
-// took a second there is none. A busy machine may have one without our help.
+// TestFastDiskIsNotSlow is the control of the warning: without a commit that took a second, the
+// log has no warning. On a busy machine, a commit may take that long without an injection.
 func TestFastDiskIsNotSlow(t *testing.T) {
 	t.Parallel()
 	d := start(t)

@@ -24,16 +24,16 @@ import (
 
 // story is the content of the journal of a stopped palyrad.
 type story struct {
-	// allowed are the proposals that were decided with yes, and ends counts
-	// how often each was attested or closed as ambiguous.
+	// allowed holds the proposals that were allowed; ends counts how often each was attested or
+	// closed as ambiguous.
 	allowed map[string]bool
 	ends    map[string]int
-	// files maps what a call writes to its proposals.
+	// files maps each file that calls write to their proposals.
 	files map[string][]string
 	// attested maps attestation ids to their sequence numbers.
 	attested map[string]int64
-	// asked are the approvals; consumed counts how often each was used up, and
-	// cited by how many decisions.
+	// asked holds the approvals; consumed counts how often each was consumed, and cited how many
+	// decisions refer to it.
 	asked    map[string]bool
 	consumed map[string]int
 	cited    map[string]int
@@ -46,10 +46,10 @@ func newStory() story {
 	}
 }
 
-// store is the path of the store's file.
+// store returns the path of the store's file.
 func (d *daemon) store() string { return filepath.Join(d.State, "palyra.db") }
 
-// verifiers are the keys of the journal's checkpoints, and the gateway's id.
+// verifiers returns the gateway's id and the keys of the journal's checkpoints.
 func (d *daemon) verifiers() (string, note.Verifiers) {
 	d.T.Helper()
 	text := must.Get(os.ReadFile(filepath.Join(d.State, "ca", "journal.key")))(d.T)
@@ -59,7 +59,7 @@ func (d *daemon) verifiers() (string, note.Verifiers) {
 	return verifier.Name(), known
 }
 
-// verify verifies the journal of a palyrad that does not run.
+// verify verifies the journal of a stopped palyrad.
 func (d *daemon) verify() error {
 	d.T.Helper()
 	gateway, known := d.verifiers()
@@ -67,7 +67,7 @@ func (d *daemon) verify() error {
 	return err
 }
 
-// read reads the journal of a palyrad that does not run.
+// read reads the journal of a stopped palyrad.
 func (d *daemon) read() story {
 	d.T.Helper()
 	db := must.Get(sqlite.OpenReadOnly(d.T.Context(), d.store()))(d.T)
@@ -84,7 +84,7 @@ func (s story) add(e *journal.Event) error {
 		if err := json.Unmarshal(e.Payload, &p); err != nil {
 			return err
 		}
-		if file := p.Request.Facts.Path; file != "" { // what the arguments say is sealed
+		if file := p.Request.Facts.Path; file != "" { // the arguments are sealed
 			s.files[file] = append(s.files[file], e.Subject)
 		}
 	case event.Decided:
@@ -119,8 +119,8 @@ func (d *daemon) effects() []string {
 	entries := must.Get(os.ReadDir(d.Workspace))(d.T)
 	var list []string
 	for _, e := range entries {
-		// A palyrad that was killed may leave the file that it was about to
-		// rename: nobody sees it under its name.
+		// A killed palyrad may leave a temporary file that it was about to rename. No client sees
+		// that name.
 		if !strings.HasPrefix(e.Name(), ".palyra-") {
 			list = append(list, e.Name())
 		}
@@ -196,7 +196,7 @@ func (d *daemon) holds(told []reply) story {
 	return s
 }
 
-// TestStoryFindsDefects is the negative control of every test of this package: each violation of an
+// TestStoryFindsDefects is the control of every test of this package: each violation of an
 // invariant is found.
 func TestStoryFindsDefects(t *testing.T) {
 	t.Parallel()
@@ -223,7 +223,7 @@ func TestStoryFindsDefects(t *testing.T) {
 		"undecided effect":     {func(story) {}, []string{"f", "g"}, 1},
 		"lost attestation":     {func(s story) { delete(s.attested, "t") }, []string{"f"}, 1},
 		"moved attestation":    {func(s story) { s.attested["t"] = 8 }, []string{"f"}, 1},
-		// The effect, the end and the reply then stand without a decision.
+		// The effect, the end and the reply then have no decision.
 		"lost decision": {func(s story) { delete(s.allowed, "p") }, []string{"f"}, 3},
 		"lost approval": {func(s story) { delete(s.asked, "x") }, []string{"f"}, 1},
 		"lost effect":   {func(story) {}, nil, 1},

@@ -17,12 +17,11 @@ import (
 	"palyra/test/process"
 )
 
-// diskErrors are what a system call may fail with.
+// diskErrors lists the errors of failing system calls.
 var diskErrors = []string{"EIO", "ENOSPC"}
 
-// TestDiskFailsAtTheStart fails one system call of the first start after the
-// other: palyrad goes on and is right, or ends and says what to do; the next
-// start always succeeds.
+// TestDiskFailsAtTheStart fails each system call of the first start in turn. palyrad either
+// works correctly, or exits and prints the next step. The next start always succeeds.
 func TestDiskFailsAtTheStart(t *testing.T) {
 	t.Parallel()
 	canTrace(t)
@@ -50,14 +49,14 @@ func TestDiskFailsAtTheStart(t *testing.T) {
 	}
 }
 
-// failAtStart fails the n-th of the calls, of whichever thread, and reports
-// whether palyrad got ready all the same.
+// failAtStart fails the n-th of the calls, in any thread, and reports whether palyrad became
+// ready.
 func failAtStart(t *testing.T, calls string, n int, errno string) (went bool) {
 	t.Helper()
 	d := prepare(t)
 	defer d.Kill()
 	what := fmt.Sprintf("%s number %d fails with %s", calls, n, errno)
-	// The count is one per thread: palyrad gets few of them at its start.
+	// The count is per thread; palyrad has few threads at its start.
 	d.Wrap = traced(calls, fmt.Sprintf("error=%s:when=%d", errno, n))
 	d.Launch()
 	var told []reply
@@ -65,7 +64,7 @@ func failAtStart(t *testing.T, calls string, n int, errno string) (went bool) {
 		told = append(told, d.dial().patch(t.Context(), "first"), d.dial().write(t.Context(), "second", true))
 		d.Kill()
 	} else if d.Wait(d.T).Code == 0 || calls != "write" && !strings.Contains(d.Log().String(), "\nnext: ") {
-		// A write that fails may be the one that says what to do.
+		// The failing write may be the one that prints the next step.
 		t.Errorf("%s: palyrad does not say what to do:\n%s", what, d.Log())
 	}
 	d.Wrap = nil
@@ -81,9 +80,8 @@ func failAtStart(t *testing.T, calls string, n int, errno string) (went bool) {
 	return went
 }
 
-// TestDiskFailsUnderLoad makes system calls of a palyrad fail while clients
-// call, lets the disk be well again, and compares what clients were told with
-// what is on record.
+// TestDiskFailsUnderLoad makes system calls of a palyrad fail while clients call, ends the
+// faults, and compares the clients' replies with the journal.
 func TestDiskFailsUnderLoad(t *testing.T) {
 	t.Parallel()
 	canTrace(t)
@@ -91,7 +89,7 @@ func TestDiskFailsUnderLoad(t *testing.T) {
 		name, calls, injection string
 		// paths limits the faults to files of the state directory.
 		paths []string
-		// bites is false where no call may notice.
+		// bites is false if calls must not be affected.
 		bites bool
 	}{
 		{"every third sync of the journal", "fsync", "error=EIO:when=3+3", []string{"palyra.db-wal"}, true},
@@ -124,8 +122,7 @@ func TestDiskFailsUnderLoad(t *testing.T) {
 			if got := codes(told); len(got) > 1 || len(got) == 1 && got[0] != "JOURNAL_UNAVAILABLE" {
 				t.Errorf("calls failed with %q", got)
 			}
-			// Calls that ran while their end could not be written have one after
-			// the next start.
+			// Calls that ran while their end could not be written get an end at the next start.
 			d.Kill()
 			d.Start()
 			d.Stop()
@@ -148,8 +145,8 @@ func failures(replies []reply) (n int) {
 
 var attached = regexp.MustCompile(`attached|Process \d+`)
 
-// inject attaches a strace that makes system calls fail to the palyrad that
-// runs, until heal is called.
+// inject attaches an strace to the running palyrad that makes system calls fail, until heal is
+// called.
 func (d *daemon) inject(calls, injection string, paths ...string) (heal func()) {
 	d.T.Helper()
 	line := traced(calls, injection, paths...)

@@ -23,8 +23,7 @@ import (
 	"palyra/test/process"
 )
 
-// exported is an export of a real journal, line by line, and the stopped
-// gateway that it is of.
+// exported is an export of a real journal, as lines, with its stopped gateway.
 type exported struct {
 	of     *daemon
 	lines  [][]byte // header, events, trailer
@@ -33,8 +32,8 @@ type exported struct {
 	keys string
 }
 
-// journalOf runs a gateway whose journal gets three checkpoints, exports it,
-// and kills the gateway, so that the store ends where the export does.
+// journalOf runs a gateway whose journal has three checkpoints, exports it, and kills the
+// gateway, so that the store ends where the export does.
 func journalOf(t *testing.T) exported {
 	t.Helper()
 	d := prepare(t)
@@ -82,8 +81,8 @@ func (e exported) with(t *testing.T, events []journal.Event) string {
 	return path
 }
 
-// TestTamperCorpus: each of the nine kinds is found in an export and in the
-// store itself, with the first bad sequence number.
+// TestTamperCorpus: verification finds each of the nine kinds of tampering in an export and in
+// the store, and reports the first bad sequence number.
 func TestTamperCorpus(t *testing.T) {
 	t.Parallel()
 	honest, other := journalOf(t), journalOf(t)
@@ -118,15 +117,15 @@ func TestTamperCorpus(t *testing.T) {
 	})
 }
 
-// rewritten drops and changes events and signs everything anew with a key of
-// its own. Where the gateway's keys are known that does not pass; that it does
-// elsewhere, with a first line that says what was not proven, is the control.
+// rewritten drops and changes events, and signs everything again with its own key. Verification
+// with the gateway's keys fails. Control: without these keys it succeeds, and its first line
+// states what was not proven.
 func (e exported) rewritten(t *testing.T) {
 	dropped, changed := 0, 0
 	text, err := tamper.Rewritten(e.lines[0], e.events, func(one journal.Event) *journal.Event {
 		switch {
 		case slices.ContainsFunc([]string{"PAL-D", "PAL-X", "PAL-A", "PAL-G"}, func(family string) bool { return strings.HasPrefix(string(one.Code), family) }):
-			dropped++ // calls name the events before them, so that a forger leaves them out
+			dropped++ // calls refer to earlier events, so a forger drops them
 			return nil
 		case one.Code != event.ToolPinned && one.Code != event.PolicyLoaded && one.Code != event.CertificateMade:
 			return &one
@@ -158,8 +157,7 @@ func (e exported) rewritten(t *testing.T) {
 	}
 }
 
-// detected runs a verification that has to fail and to name the event, to
-// people and to machines.
+// detected runs a verification that must fail and name the event, in its text and JSON output.
 func (d *daemon) detected(t *testing.T, first int64, args ...string) {
 	t.Helper()
 	d = &daemon{Palyrad: &process.Palyrad{T: t, Dir: d.Dir, Config: d.Config}}
@@ -176,8 +174,8 @@ func (d *daemon) detected(t *testing.T, first int64, args ...string) {
 	}
 }
 
-// rewrite replaces the events of a store, and the Merkle tree with that of the
-// new ones: what an attacker can do who may write the file.
+// rewrite replaces the events of a store and its Merkle tree, as an attacker with write access
+// to the file can.
 func rewrite(t *testing.T, path string, events []journal.Event) {
 	t.Helper()
 	conn := must.Get(sqlite.OpenConn(path, sqlite.OpenReadWrite))(t)
@@ -186,7 +184,7 @@ func rewrite(t *testing.T, path string, events []journal.Event) {
 	for i := range events {
 		numbers[i] = events[i].Seq
 	}
-	slices.Sort(numbers) // a table is in the order of its keys: reordered is renumbered
+	slices.Sort(numbers) // a table is ordered by its keys, so reordered events are renumbered
 	var edge journal.Edge
 	for i := range events {
 		err = errors.Join(err, insert(conn, numbers[i], &events[i]))

@@ -26,11 +26,11 @@ import (
 	"palyra/internal/vault/keyring/keyringtest"
 )
 
-// marked begins the values of secrets in these tests: they stand nowhere in what
-// palyrad leaves or says.
+// marked is the prefix of the secrets' values in these tests. It must not appear in any file or
+// output of palyrad.
 const marked = `fault-"Vault"+Marker/<0123456789>==`
 
-// secretsOf are the secrets of the palyrad that runs, for the local operator.
+// secretsOf returns the vault client of the running palyrad, for the local operator.
 func (d *daemon) secretsOf() palyrav1connect.VaultServiceClient {
 	d.T.Helper()
 	bundle := must.Get(identity.ReadBundle(filepath.Join(d.view, d.State, "operator")))(d.T)
@@ -49,11 +49,11 @@ func reveal(ctx context.Context, v palyrav1connect.VaultServiceClient, key strin
 	return string(res.GetValue()), err
 }
 
-// kept is what became of one secret: the number of the last value that was
-// acknowledged, and of the last that was tried.
+// kept is the history of one secret: the number of the last acknowledged value, and of the last
+// attempted one.
 type kept struct{ acknowledged, tried int }
 
-// holds reports what is wrong with a value.
+// holds returns an error if the value contradicts the history.
 func (k kept) holds(key, value string, err error) error {
 	if connect.CodeOf(err) == connect.CodeNotFound && err != nil && k.acknowledged == 0 {
 		return nil
@@ -69,8 +69,7 @@ func (k kept) holds(key, value string, err error) error {
 	return nil
 }
 
-// vaultLoad puts and reads secrets until palyrad is gone: each writer has secrets of
-// its own.
+// vaultLoad puts and reads secrets until palyrad is gone; each writer has its own secrets.
 func (d *daemon) vaultLoad(ctx context.Context, keys map[string]kept, done *sync.WaitGroup, started func()) {
 	const writers = 4
 	var mu sync.Mutex
@@ -102,9 +101,9 @@ func (d *daemon) vaultLoad(ctx context.Context, keys map[string]kept, done *sync
 	}
 }
 
-// TestVaultKilled kills palyrad at random moments while secrets are put and read, calls
-// leave results, and the vault is rekeyed. Afterwards every value that was acknowledged
-// is there, or a later one; each opens, and the rekey has come to its end.
+// TestVaultKilled kills palyrad at random moments while clients put and read secrets, calls
+// store results, and the vault is rekeyed. Afterwards every acknowledged value, or a later one,
+// is readable, and the rekey has completed.
 func TestVaultKilled(t *testing.T) {
 	t.Parallel()
 	seed := uint64(time.Now().UnixNano())
@@ -149,7 +148,7 @@ func TestVaultKilled(t *testing.T) {
 				_, _ = r.RekeyVault(ctx, &palyrav1.RekeyVaultRequest{})
 			})
 			<-rekeying
-			for range random.IntN(12) { // another moment of it each time
+			for range random.IntN(12) { // at a different moment each time
 				select {
 				case <-began:
 				case <-time.After(must.Patience):
@@ -193,8 +192,8 @@ func TestVaultKilled(t *testing.T) {
 	t.Logf("%d kills, %d secrets", rounds, len(keys))
 }
 
-// TestVaultOnAFullDisk: nothing is put or rekeyed by half, the error says what to do,
-// what was there is there, and both go on once there is room.
+// TestVaultOnAFullDisk: a put or a rekey without enough disk space has no partial effect, its
+// error names the next step, and all data remains. Both succeed once there is enough space.
 func TestVaultOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	d, disk := onSmallDisk(t, "12m")
@@ -251,7 +250,7 @@ func TestVaultOnAFullDisk(t *testing.T) {
 	d.Stop()
 }
 
-// execute changes a store behind palyrad's back.
+// execute modifies a store without palyrad.
 func execute(t *testing.T, path, sql string) {
 	t.Helper()
 	conn := must.Get(zs.OpenConn(path, zs.OpenReadWrite))(t)
@@ -259,9 +258,9 @@ func execute(t *testing.T, path, sql string) {
 	must.Do(t, conn.Close())
 }
 
-// TestVaultRows: a byte of any column, or two rows that were exchanged, make the one
-// secret unreadable, by name; palyrad starts, all others open, nothing is put over what
-// cannot be read, and the list says which it is.
+// TestVaultRows: a changed byte in any column, or two exchanged rows, make only that secret
+// unreadable, with an error that names it. palyrad starts, and all other secrets open. An
+// unreadable secret is not overwritten, and the list marks it.
 func TestVaultRows(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -298,7 +297,7 @@ func TestVaultRows(t *testing.T) {
 		if code, next := codeOf(err); code != want || next == "" || !strings.Contains(err.Error(), "global/"+key) || value != "" {
 			t.Errorf("%s: %q, %v, next %q, want %s", key, value, err, next, want)
 		}
-		boxAlone := key == "box" || key == "other-box" // what is known of it was verified, and a new value needs no old one
+		boxAlone := key == "box" || key == "other-box" // its metadata was verified, and a new value does not need the old one
 		if err := put(t.Context(), v, key, marked+" over it"); (err == nil) != boxAlone {
 			t.Errorf("%s: something is put over it: %v", key, err)
 		}
@@ -316,7 +315,7 @@ func TestVaultRows(t *testing.T) {
 	if n := len(list.GetSecrets()); n != len(damages)+1 {
 		t.Errorf("the list has %d secrets", n)
 	}
-	// A rekey keeps the keys of before while there is something that it cannot read.
+	// A rekey keeps the former keys while a value is unreadable.
 	if done := must.Get(v.RekeyVault(t.Context(), &palyrav1.RekeyVaultRequest{}))(t); len(done.GetUnreadable()) == 0 || len(done.GetDroppedKeyIds()) != 0 {
 		t.Errorf("rekeyed: %v", done)
 	}
@@ -326,10 +325,9 @@ func TestVaultRows(t *testing.T) {
 	d.Stop()
 }
 
-// TestVaultOlderRows: rows of an older copy of the store, put into it while palyrad does
-// not run, are authentic by themselves. The journal says what was put last, and nothing
-// else is read: no value that was replaced, and no secret that was removed. The control
-// is a secret whose rows are the newest.
+// TestVaultOlderRows: rows of an older copy of the store are copied into it while palyrad is
+// stopped. These rows are authentic. Only the value that the journal names as the latest is
+// readable: no replaced value, and no removed secret. Control: a secret with the latest rows.
 func TestVaultOlderRows(t *testing.T) {
 	t.Parallel()
 	d := start(t)
@@ -363,8 +361,8 @@ DELETE FROM secrets; INSERT INTO secrets SELECT * FROM o.secrets;`)
 	d.Stop()
 }
 
-// TestVaultKeyringUnavailable: a keyring is locked or killed while palyrad runs and when it starts:
-// calls that need a key report this, and succeed again without a restart.
+// TestVaultKeyringUnavailable locks or kills a keyring while palyrad runs and before it starts.
+// Calls that need a key report this, and succeed again without a restart.
 func TestVaultKeyringUnavailable(t *testing.T) {
 	t.Parallel()
 	k := keyringtest.Start(t)
@@ -380,12 +378,13 @@ func TestVaultKeyringUnavailable(t *testing.T) {
 		"killed": {k.End, func() { k.Begin(t) }},
 	} {
 		away.go_()
-		// A rekey asks the keyring at once; secrets are read as long as the key is held.
+		// A rekey uses the keyring at once; secrets stay readable while the key is in memory.
 		_, err := d.secretsOf().RekeyVault(t.Context(), &palyrav1.RekeyVaultRequest{})
 		if code, next := codeOf(err); code != "VAULT_LOCKED" || next == "" {
 			t.Errorf("%s: a rekey: %v, next %q", name, err, next)
 		}
-		// So does a call whose result can be sealed; any other is refused and does nothing.
+		// A call whose result can be sealed also succeeds; any other call is refused without an
+		// effect.
 		r := d.dial().patch(t.Context(), "while-"+name)
 		if got := codes([]reply{r}); len(got) > 0 && (got[0] != "VAULT_LOCKED" || d.Read("while-"+name) != "") {
 			t.Errorf("%s: a call: %q", name, got)
@@ -408,7 +407,7 @@ func TestVaultKeyringUnavailable(t *testing.T) {
 		})
 		must.Do(t, put(t.Context(), v, "b-"+name, marked))
 		c := d.dial()
-		must.Eventually(t, "calls run again", func() (bool, string) { // a failure is remembered for a second
+		must.Eventually(t, "calls run again", func() (bool, string) { // a failure is cached for a second
 			got := codes([]reply{c.patch(t.Context(), "after-"+name)})
 			return len(got) == 0, fmt.Sprint(got)
 		})

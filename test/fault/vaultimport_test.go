@@ -15,10 +15,10 @@ import (
 	"palyra/test/process"
 )
 
-// imported are the names of the secrets that are moved, and the value of each.
+// imported maps the names of the imported secrets to their values.
 var imported = map[string]string{"one": marked + " import 1", "two": marked + " import 2"}
 
-// palyra runs the command of the local operator to its end, behind the words of wrap.
+// palyra runs a command of the local operator, with a command prefix, and waits until it exits.
 func (d *daemon) palyra(wrap []string, args ...string) process.Result {
 	d.T.Helper()
 	r := d.wrapped(wrap, "palyra", args...)
@@ -26,9 +26,9 @@ func (d *daemon) palyra(wrap []string, args ...string) process.Result {
 	return r
 }
 
-// TestVaultImportKilled kills `palyra vault import`, and then its --undo, at one system
-// call that changes a file after the other. The next run of the same command comes to the
-// end: the vault has every value, or the configuration is what it was, to the byte.
+// TestVaultImportKilled kills `palyra vault import`, and then its --undo, at each system call
+// that changes a file. The next run of the same command completes: the vault has every value,
+// or the configuration is byte-identical to the original.
 func TestVaultImportKilled(t *testing.T) {
 	t.Parallel()
 	canTrace(t)
@@ -91,7 +91,7 @@ func TestVaultImportKilled(t *testing.T) {
 	d.Stop()
 }
 
-// undone goes on with an --undo that was killed, which may have been at its end.
+// undone repeats an --undo that was killed, possibly after its end.
 func (d *daemon) undone() {
 	d.T.Helper()
 	if _, err := os.Lstat(d.Config + ".import.json"); err == nil {

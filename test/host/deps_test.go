@@ -13,7 +13,7 @@ import (
 )
 
 // TestDepsOfAnOrdinaryUser: without the right to run sudo, one line names the packages and
-// apt-get does not run. The control is a user who may run it.
+// apt-get does not run. Control: a user who may run sudo.
 func TestDepsOfAnOrdinaryUser(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -28,7 +28,7 @@ func TestDepsOfAnOrdinaryUser(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			must.Do(t, os.Chmod(filepath.Dir(dir), 0o755)) // another user reads it
+			must.Do(t, os.Chmod(filepath.Dir(dir), 0o755)) // another user must be able to read it
 			for _, name := range []string{"bash", "uname", "env", "true"} {
 				must.Do(t, os.Symlink(must.Get(exec.LookPath(name))(t), filepath.Join(dir, name)))
 			}

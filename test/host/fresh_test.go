@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestFreshMachineNeedsRoot: an ordinary user gets one line.
+// TestFreshMachineNeedsRoot: an ordinary user gets an error of one line.
 func TestFreshMachineNeedsRoot(t *testing.T) {
 	t.Parallel()
 	script := must.Get(os.Open(repository + "/scripts/fresh-machine.sh"))(t)
@@ -20,7 +20,7 @@ func TestFreshMachineNeedsRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		cmd = exec.CommandContext(t.Context(), "setpriv", "--reuid=12345", "--regid=12345", "--clear-groups", "bash", "-s")
 	}
-	// From a place that this user may enter.
+	// The working directory is one that this user may enter.
 	cmd.Dir, cmd.Stdin = "/", script
 	out, err := cmd.CombinedOutput()
 	if err == nil || strings.Count(string(out), "\n") != 1 || !strings.Contains(string(out), "it needs Linux and root") {

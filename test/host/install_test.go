@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// built makes a folder with what `make build` leaves, as scripts of one line.
+// built creates a directory with the results of `make build`, as scripts of one line.
 func built(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,8 +26,8 @@ func built(t *testing.T) string {
 	return dir
 }
 
-// install runs `make install` with what was built in a folder, and returns its
-// exit code and what it said.
+// install runs `make install` for the built files in a directory, and returns its exit code and
+// output.
 func install(t *testing.T, built string, variables ...string) (code int, said string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "make", append([]string{"--no-print-directory", "-C", "../..", "install", "BUILT=" + built}, variables...)...)
@@ -39,7 +39,7 @@ func install(t *testing.T, built string, variables ...string) (code int, said st
 	return cmd.ProcessState.ExitCode(), string(out)
 }
 
-// files are the files below a folder with their modes.
+// files returns the files below a directory with their modes.
 func files(t *testing.T, dir string) map[string]fs.FileMode {
 	t.Helper()
 	found := make(map[string]fs.FileMode)
@@ -54,8 +54,8 @@ func files(t *testing.T, dir string) map[string]fs.FileMode {
 	return found
 }
 
-// TestInstall: everything lies below DESTDIR, for all to read, and the units start
-// the palyrad of PREFIX. Twice is as good as once.
+// TestInstall: all files are below DESTDIR and readable by everyone, and the units start the
+// palyrad of PREFIX. A second installation has the same result.
 func TestInstall(t *testing.T) {
 	t.Parallel()
 	dest := filepath.Join(t.TempDir(), "a b")
@@ -86,7 +86,7 @@ func TestInstall(t *testing.T) {
 	}
 }
 
-// TestInstallBuildsNothing: root is not made to run a compiler.
+// TestInstallBuildsNothing: `make install` as root does not run a compiler.
 func TestInstallBuildsNothing(t *testing.T) {
 	t.Parallel()
 	dest := t.TempDir()
@@ -99,8 +99,8 @@ func TestInstallBuildsNothing(t *testing.T) {
 	}
 }
 
-// TestInstallPrefix: a unit starts the program whatever PREFIX is, as systemd quotes it
-// (systemd.service(5)), or nothing is installed.
+// TestInstallPrefix: a unit starts the program with any PREFIX, quoted as systemd requires
+// (systemd.service(5)), or the installation fails.
 func TestInstallPrefix(t *testing.T) {
 	t.Parallel()
 	from := built(t)
@@ -123,8 +123,8 @@ func TestInstallPrefix(t *testing.T) {
 	}
 }
 
-// TestInstallThroughALink: a link in the place of a unit is replaced, and not written
-// through.
+// TestInstallThroughALink: a link in the place of a unit is replaced, and its target is not
+// changed.
 func TestInstallThroughALink(t *testing.T) {
 	t.Parallel()
 	prefix, canary := t.TempDir(), filepath.Join(t.TempDir(), "canary")
@@ -140,15 +140,15 @@ func TestInstallThroughALink(t *testing.T) {
 	}
 }
 
-// breaking are the settings of systemd under which sandboxes cannot be built, or
-// which hide from palyrad what a program tried. The unit says why.
+// breaking lists the systemd settings that prevent sandboxes, or that hide a program's attempts
+// from palyrad. The unit explains them.
 var breaking = []string{
 	"ProtectKernelTunables", "ProtectKernelLogs", "ProcSubset", "ProtectProc", "RestrictNamespaces", "ProtectHostname", "ProtectControlGroups", "PrivateUsers", "PrivateNetwork",
 	"IPAddressDeny", "RestrictAddressFamilies", "SystemCallFilter", "SystemCallArchitectures", "LockPersonality", "RestrictRealtime", "RestrictSUIDSGID", "ProtectClock",
 	"ProtectKernelModules", "PrivateDevices", "MemoryDenyWriteExecute",
 }
 
-// settings are the settings of a unit.
+// settings returns the names of the settings in a unit.
 func settings(unit string) []string {
 	var set []string
 	for line := range strings.Lines(unit) {
@@ -159,8 +159,8 @@ func settings(unit string) []string {
 	return set
 }
 
-// TestUnits: what keeps palyrad alive is set, what would break its sandboxes is not
-// and is explained, and systemd understands both units.
+// TestUnits: the settings that keep palyrad running are set. The settings that would break its
+// sandboxes are not set and are explained. systemd accepts both units.
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"palyrad.service", "palyrad.user.service"} {
@@ -180,21 +180,21 @@ func TestUnits(t *testing.T) {
 			}
 		}
 	}
-	// Control: a setting is found, and a comment is none.
+	// Control: a setting is found, a comment is not.
 	if set := settings("# A=1\nB=2\n[C]\n"); !slices.Equal(set, []string{"B"}) {
 		t.Errorf("found are %q", set)
 	}
 }
 
-// TestUnitsVerify asks systemd itself. Of the control, which it does not understand,
-// it says so.
+// TestUnitsVerify runs systemd's own verification. Control: a unit that systemd does not
+// accept.
 func TestUnitsVerify(t *testing.T) {
 	t.Parallel()
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
 		t.Skip("systemd-analyze is not there")
 	}
-	prefix := filepath.Join(t.TempDir(), "a b", "100%n") // in quotes, and doubled
+	prefix := filepath.Join(t.TempDir(), "a b", "100%n") // quoted, and with the percent sign doubled
 	if code, said := install(t, built(t), "PREFIX="+prefix); code != 0 {
 		t.Fatalf("exit code %d: %s", code, said)
 	}

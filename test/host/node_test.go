@@ -112,7 +112,7 @@ func TestPackagesThatDoNotSupportNode(t *testing.T) {
 			if !strings.Contains(string(calls), "--engine-strict") || strings.Contains(string(calls), "--loglevel=error") {
 				t.Errorf("npm ran as %s", calls)
 			}
-			// Installed once, with this Node.
+			// The packages are installed once with this Node.
 			again := 1
 			if c.fails {
 				again = 2
@@ -163,8 +163,8 @@ func TestBindings(t *testing.T) {
 	}
 }
 
-// TestNodeIsInstalledOnce: what is current is left alone, and a failed download leaves the earlier
-// installation.
+// TestNodeIsInstalledOnce: a current installation is not changed, and a failed download keeps
+// the earlier installation.
 func TestNodeIsInstalledOnce(t *testing.T) {
 	t.Parallel()
 	w := newNodeWorld(t)
@@ -203,8 +203,8 @@ func TestNodeIsInstalledOnce(t *testing.T) {
 	}
 }
 
-// TestNodeOfAnotherSystem: where npm has no Node, the one on PATH is linked, in a version that the
-// console accepts.
+// TestNodeOfAnotherSystem: if npm has no Node for the system, the Node in PATH is linked if the
+// console supports its version.
 func TestNodeOfAnotherSystem(t *testing.T) {
 	t.Parallel()
 	w := newNodeWorld(t)
@@ -214,7 +214,7 @@ func TestNodeOfAnotherSystem(t *testing.T) {
 		t.Errorf("an old one: exit code %d: %s", code, output)
 	}
 	for _, version := range []string{"v22.12.0", "v24.1.0"} {
-		// The second time with the links on PATH: they do not become links to themselves.
+		// In the second run the links are in PATH: they must not become links to themselves.
 		path := "PATH=" + dir + "/bin:" + filepath.Join(w.dir, "bin") + ":" + os.Getenv("PATH")
 		if code, output := w.run([]string{"NODE_VERSION=" + version, path}, "node.sh", dir); code != 0 {
 			t.Errorf("%s: exit code %d: %s", version, code, output)
@@ -228,8 +228,8 @@ func TestNodeOfAnotherSystem(t *testing.T) {
 	}
 }
 
-// TestMakeEvaluatesLazily: no variable depends on a program that a recipe installs. With or without
-// npm, the console is built or omitted consistently.
+// TestMakeEvaluatesLazily: no variable of the Makefile depends on a program that a recipe
+// installs. With or without npm, the console is built or omitted consistently.
 func TestMakeEvaluatesLazily(t *testing.T) {
 	t.Parallel()
 	text := string(must.Get(os.ReadFile(repository + "/Makefile"))(t))

@@ -20,8 +20,8 @@ import (
 
 const repository = "../.."
 
-// recipes are the commands of `make build`, which is not run, with more in the
-// environment.
+// recipes returns the commands of `make build` without running them, with further environment
+// variables.
 func recipes(t *testing.T, env ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "make", "--no-print-directory", "-C", repository, "-n", "build")
@@ -34,8 +34,8 @@ func recipes(t *testing.T, env ...string) string {
 }
 
 // TestBuildIsIndependentOfItsDirectory: every compiler run omits its directory and the state of
-// .git, and the helper is packed without name and time. `make check-reproducible` compares the
-// bytes.
+// .git, and the helper is compressed without a name and time. `make check-reproducible`
+// compares the bytes.
 func TestBuildIsIndependentOfItsDirectory(t *testing.T) {
 	t.Parallel()
 	programs := 0
@@ -61,7 +61,8 @@ func TestBuildIsIndependentOfItsDirectory(t *testing.T) {
 	}
 }
 
-// TestDateOfABuildIsNotTheClock: it is the commit's, or what a packager says.
+// TestDateOfABuildIsNotTheClock: the date of a build is the commit's, or the packager's
+// SOURCE_DATE_EPOCH.
 func TestDateOfABuildIsNotTheClock(t *testing.T) {
 	t.Parallel()
 	const flag = "version.date="
@@ -107,8 +108,8 @@ func header(t *testing.T, packed []byte) gzip.Header {
 	return must.Get(gzip.NewReader(bytes.NewReader(packed)))(t).Header
 }
 
-// TestProgramsDoNotNameTheirDirectory looks at what was built here for where that
-// was.
+// TestProgramsDoNotNameTheirDirectory searches the programs built here for the path of the
+// build directory.
 func TestProgramsDoNotNameTheirDirectory(t *testing.T) {
 	t.Parallel()
 	here := must.Get(filepath.Abs(repository))(t)
@@ -127,7 +128,7 @@ func TestProgramsDoNotNameTheirDirectory(t *testing.T) {
 	if looked == 0 {
 		t.Skip("nothing is built: make build")
 	}
-	// The control: a program that is built without -trimpath is found by the same look.
+	// Control: the same search finds the path in a program that is built without -trimpath.
 	source := filepath.Join(t.TempDir(), "named")
 	must.Do(t, os.MkdirAll(source, 0o700))
 	must.Do(t, os.WriteFile(source+"/go.mod", []byte("module named\n\ngo 1.26\n"), 0o600))
@@ -145,8 +146,8 @@ func TestProgramsDoNotNameTheirDirectory(t *testing.T) {
 	}
 }
 
-// TestSameFiles: what compares two builds passes for equal ones, and names what
-// differs or is missing and how to look at it.
+// TestSameFiles: the comparison of two builds accepts equal ones. For others, it names the
+// differing or missing files and prints how to inspect them.
 func TestSameFiles(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// row is a line of a table: fields of text between tabs.
+// row is a line of a table: text fields separated by tabs.
 type row struct {
 	input, rule, test string
 	siblings          []string
@@ -43,7 +43,7 @@ func rows(t *testing.T, file string) []row {
 
 var declaration = regexp.MustCompile(`(?m)^func (Test\w+)\(|\b(?:test|it)\(\s*["'\x60]([^"'\x60]+)`)
 
-// declared are the tests of the project, each as its file's directory and its name.
+// declared returns the tests of the project, each as its file's directory and its name.
 func declared(t *testing.T) map[string]bool {
 	t.Helper()
 	tests := make(map[string]bool)

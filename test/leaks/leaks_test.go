@@ -49,8 +49,8 @@ var leaked = map[string]func(der, scalar []byte) string{
 	"a list":        func(_, scalar []byte) string { return strings.ReplaceAll(fmt.Sprint(scalar), " ", ", ") },
 }
 
-// TestEveryFormIsFound is the control of the search: a key in any of these forms, within a file, is
-// found, but not in its home.
+// TestEveryFormIsFound is the control of the search: a key in any of these forms is found
+// within a file, but not in its home.
 func TestEveryFormIsFound(t *testing.T) {
 	t.Parallel()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)

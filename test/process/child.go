@@ -16,7 +16,7 @@ func Environment(home string) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8"}
 }
 
-// Result is the result of a process that has ended.
+// Result is the result of a process that has exited.
 type Result struct {
 	Args     []string
 	Code     int

@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { wasmtest.Main(m) }
 
-// packed builds a skill, signs it, and reads the file as palyrad would.
+// packed builds a skill, signs it, and reads the file as palyrad does.
 func packed(t *testing.T, dir string) *skill.Package {
 	t.Helper()
 	built := must.Get(workshop.Build(t.Context(), dir, workshop.Options{Limits: module.DefaultLimits()}))(t)
@@ -39,7 +39,7 @@ func packed(t *testing.T, dir string) *skill.Package {
 	return p
 }
 
-// calling makes a call of a tool as its manifest says.
+// calling calls a tool in the way that its manifest specifies.
 func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string, host guest.Host) (guest.Report, error) {
 	t.Helper()
 	is, ok := p.Manifest.Tool(id)
@@ -56,8 +56,8 @@ func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string,
 	})
 }
 
-// grants answers as docs/format/skill.md says, by what was granted: the handles of storage,
-// a host and a secret are 30, 10 and 20.
+// grants answers as docs/format/skill.md specifies, for the granted items. The handles of
+// storage, a host and a secret are 30, 10 and 20.
 type grants struct {
 	http, secret string
 	storage      map[string]string
@@ -113,8 +113,8 @@ func (g *grants) Answer(_ context.Context, function string, n []int32, first, se
 
 const examples = "../../examples/skills/"
 
-// TestNewSkillRuns: what `palyra skills new` writes runs at once, in the fuel of its
-// manifest, and uses the same each time.
+// TestNewSkillRuns: a skill from `palyra skills new` runs without changes, within the fuel of
+// its manifest, and uses the same amount each time.
 func TestNewSkillRuns(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "counter")
@@ -138,7 +138,7 @@ func TestNewSkillRuns(t *testing.T) {
 	}
 }
 
-// TestExamplesRun runs each example, with what it was granted and without.
+// TestExamplesRun runs each example with its grants and without them.
 func TestExamplesRun(t *testing.T) {
 	t.Parallel()
 	r := wasmtest.Runner(t)
@@ -184,8 +184,8 @@ func TestExamplesRun(t *testing.T) {
 	}
 }
 
-// TestDefaultsAgree: what a package is measured by without a gateway is what a gateway with
-// the settings as delivered takes.
+// TestDefaultsAgree: the limits for a package outside a gateway equal the default limits of a
+// gateway.
 func TestDefaultsAgree(t *testing.T) {
 	t.Parallel()
 	c, l := config.Default().WASM, module.DefaultLimits()

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// asProgram is set when the test binary acts as bin/tiers.
+// asProgram is set if the test binary acts as bin/tiers.
 const asProgram = "TEST_PALYRA_TIERS"
 
 func TestMain(m *testing.M) {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// repository is a small module with packages that end in every possible way.
+// repository is a small module with packages for every possible outcome.
 type repository struct {
 	t   *testing.T
 	dir string
@@ -355,7 +355,7 @@ func TestHostFails(t *testing.T) {
 	wants(t, out, `^== the tests changed the machine; .*\n  \S+etc/passwd$`)
 }
 
-// TestHostUnreadable: entries that an ordinary user may not read are left out.
+// TestHostUnreadable: entries that an ordinary user cannot read are omitted.
 func TestHostUnreadable(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -16,14 +16,14 @@ import (
 	"palyra/test/process"
 )
 
-// gateway is a palyrad of some release with the palyra beside it.
+// gateway is a palyrad of some release with its palyra.
 type gateway struct {
 	*process.Palyrad
 	palyra string
 }
 
-// newGateway is the palyrad of a directory of programs, in a directory that may hold
-// the state of an older one.
+// newGateway returns a gateway with the programs in a directory. Its own directory may contain
+// the state of an older release.
 func newGateway(t *testing.T, from, dir string) *gateway {
 	t.Helper()
 	g := &gateway{process.NewPalyrad(t, filepath.Join(from, "palyrad"), dir), filepath.Join(from, "palyra")}
@@ -32,8 +32,8 @@ func newGateway(t *testing.T, from, dir string) *gateway {
 	return g
 }
 
-// settings are known to both releases. Without dual control the host adds one member after the other,
-// which otherwise waits for the second person.
+// settings are valid in both releases. Without dual control, the host can add the members
+// without a second approver.
 const settings = `state_dir = %q
 dual_control = false
 vault.backend = "file"
@@ -70,7 +70,7 @@ per_second = 10000
 burst = 10000
 `
 
-// run runs palyrad or palyra to its end.
+// run runs palyrad or palyra and waits until it exits.
 func (g *gateway) run(program string, env []string, args ...string) process.Result {
 	g.T.Helper()
 	cmd := exec.CommandContext(g.T.Context(), program, args...)
@@ -78,13 +78,13 @@ func (g *gateway) run(program string, env []string, args ...string) process.Resu
 	return process.Finish(g.T, cmd)
 }
 
-// host runs a command of palyrad on the gateway's host, which has to succeed.
+// host runs a palyrad command on the gateway's host, and fails the test unless it succeeds.
 func (g *gateway) host(args ...string) {
 	g.T.Helper()
 	g.run(g.Program, nil, append([]string{"--config", g.Config}, args...)...).Want(g.T, 0)
 }
 
-// bundle is where the credential of a member lies.
+// bundle returns the directory of a member's credential.
 func (g *gateway) bundle(name string) string {
 	if name == "local" {
 		return filepath.Join(g.State, "operator")
@@ -92,7 +92,7 @@ func (g *gateway) bundle(name string) string {
 	return filepath.Join(g.Dir, "bundles", name)
 }
 
-// address is where the palyrad that runs listens.
+// address returns the address of the running palyrad.
 func (g *gateway) address() string {
 	g.T.Helper()
 	m := process.ReadyLine.FindStringSubmatch(g.Log().String())
@@ -115,7 +115,7 @@ type client struct {
 	attested  palyrav1connect.AttestationServiceClient
 }
 
-// as is a client with the credential of a member.
+// as returns a client with the credential of a member.
 func (g *gateway) as(name string) *client {
 	g.T.Helper()
 	bundle := must.Get(identity.ReadBundle(g.bundle(name)))(g.T)
@@ -137,7 +137,7 @@ func (c *client) run(args ...string) process.Result {
 	return c.g.run(c.g.palyra, []string{"PALYRA_CONFIG=" + c.g.Config, "PALYRA_CREDENTIALS=" + c.g.bundle(c.name), "PALYRA_ADDRESS=" + c.g.address()}, args...)
 }
 
-// ok runs palyra, which has to succeed, and returns what it printed.
+// ok runs palyra, fails the test unless it succeeds, and returns its output.
 func (c *client) ok(args ...string) string {
 	c.g.T.Helper()
 	r := c.run(args...)

@@ -10,7 +10,7 @@ import (
 	"palyra/test/process"
 )
 
-// programs is the directory of today's programs; TestMain sets it once.
+// programs is the directory of the current programs; TestMain sets it once.
 var programs string
 
 func TestMain(m *testing.M) {

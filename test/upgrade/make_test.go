@@ -20,9 +20,8 @@ import (
 	"palyra/test/upgrade/upgradetest"
 )
 
-// TestMake makes the state directory of a release, and packs it. scripts/upgrade.sh
-// runs it, with the programs and sources of that release; in a run of the suite there
-// is nothing to make.
+// TestMake creates and packs the state directory of a release. scripts/upgrade.sh runs it, with
+// the programs and sources of that release. In a run of the suite, it does nothing.
 //
 //	TEST_PALYRA_UPGRADE_FROM    the directory of the release's programs; its sources are in src below
 //	TEST_PALYRA_UPGRADE_COMMIT  its commit
@@ -60,7 +59,7 @@ func TestMake(t *testing.T) {
 	t.Logf("%d events, %d attestations, %d verdicts: %s", r.Events, len(r.Attested), len(policies), to)
 }
 
-// firstPolicies are activated; secondPolicies lie in the policy directory.
+// firstPolicies are activated; secondPolicies are in the policy directory.
 const firstPolicies = `@id("release.two")
 @reason("two people for what is below two/")
 forbid(principal, action == Action::"tool.execute/fs.write", resource)
@@ -99,7 +98,7 @@ func confirmMembers(g *gateway) int {
 	return len(g.as("local").events("PAL-I114"))
 }
 
-// activate loads the second policies and goes back to the first.
+// activate loads the second policies and then activates the first again.
 func activate(g *gateway, r *upgradetest.Release) {
 	g.T.Helper()
 	local := g.as("local")
@@ -112,7 +111,7 @@ func activate(g *gateway, r *upgradetest.Release) {
 	}
 }
 
-// someCalls leaves calls of several ends, and a grant.
+// someCalls makes calls with several outcomes, and a grant.
 func someCalls(g *gateway, r *upgradetest.Release) {
 	g.T.Helper()
 	dev, bob := g.as("dev"), g.as("bob")
@@ -157,7 +156,7 @@ func fill(g *gateway, events int64) {
 	}
 	for at := size(); at < events; at = size() {
 		var all sync.WaitGroup
-		// A call of echo leaves four events.
+		// A call of echo adds four events.
 		n := min(max((events-at)/4, 16), 16_000)
 		for range 16 {
 			dev := g.as("dev")
@@ -177,7 +176,7 @@ func fill(g *gateway, events int64) {
 	}
 }
 
-// asking leaves three calls that wait.
+// asking makes three calls that wait for approval.
 func asking(g *gateway, r *upgradetest.Release) {
 	g.T.Helper()
 	for _, a := range []upgradetest.Ask{
@@ -198,7 +197,7 @@ func asking(g *gateway, r *upgradetest.Release) {
 	}
 }
 
-// exported keeps an export and the key set, as an auditor would.
+// exported stores an export and the key set, as an auditor does.
 func exported(g *gateway, r *upgradetest.Release) {
 	g.T.Helper()
 	cyd := g.as("cyd")

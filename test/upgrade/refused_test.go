@@ -16,8 +16,9 @@ import (
 	"palyra/test/upgrade/upgradetest"
 )
 
-// TestOlderStateIsRefused: the daemon and its commands refuse a state directory whose schema they do
-// not upgrade, name the commit that does, and change nothing in it.
+// TestOlderStateIsRefused: the daemon and its commands refuse a state directory whose schema
+// they cannot upgrade. They name the commit that can upgrade it, and do not change the
+// directory.
 func TestOlderStateIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, archive := range upgradetest.Archives(t, filepath.Join("testdata", "refused")) {
@@ -51,7 +52,7 @@ func TestOlderStateIsRefused(t *testing.T) {
 	}
 }
 
-// contents are the mode and the digest of every file below a directory.
+// contents maps every file below a directory to its mode and digest.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -21,15 +21,15 @@ import (
 	"palyra/test/upgrade/upgradetest"
 )
 
-// members are those of every state directory, with their roles; bob2 is a second
-// device of bob's, and revoked one of cyd's that was revoked.
+// members maps the members of every state directory to their roles. bob2 is a second device of
+// bob's, and revoked is a revoked device of cyd's.
 var members = map[string]string{
 	"local": "user:local", "ann": "user:ann", "bob": "user:bob", "eve": "user:eve", "cyd": "user:cyd", "dev": "user:dev",
 	"helper": "agent:helper", "bob2": "user:bob",
 }
 
-// ended says how a call ended: "succeeded", "denied CODE", or "asks" when it waits
-// for an approval, which it then leaves waiting.
+// ended is the outcome of a call: "succeeded", "denied CODE", or "asks" if it waits for
+// approval and stays pending.
 type ended struct {
 	word     string
 	approval *palyrav1.Approval
@@ -37,18 +37,18 @@ type ended struct {
 	attested string
 }
 
-// call makes a call and goes with it until it ended or waits for a person.
+// call makes a call and follows it until it ends or waits for approval.
 func (c *client) call(tool, input string) ended {
 	c.g.T.Helper()
 	ctx, leave := context.WithCancel(c.g.T.Context())
 	defer leave()
-	// With a key, a client that leaves does not take its question with it.
+	// With a key, the approval request remains when the client disconnects.
 	stream := must.Get(c.calls.CallTool(ctx, &palyrav1.CallToolRequest{Tool: tool, InputJson: []byte(input), IdempotencyKey: newKey(c.g.T)}))(c.g.T)
 	var e ended
 	for stream.Receive() {
 		switch v := stream.Msg().GetEvent().(type) {
 		case *palyrav1.CallToolResponse_ApprovalRequested:
-			// One that was allowed meanwhile serves the call.
+			// An approval that was given meanwhile releases the call.
 			if e.approval = v.ApprovalRequested.GetApproval(); e.approval.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
 				e.word = "asks"
 				return e
@@ -76,7 +76,7 @@ func (c *client) decide(a upgradetest.Ask, req *palyrav1.DecideApprovalRequest) 
 	return res.GetApproval(), err
 }
 
-// approval is an approval as it is now.
+// approval returns the current state of an approval.
 func (c *client) approval(id string) *palyrav1.Approval {
 	c.g.T.Helper()
 	return must.Get(c.approvals.GetApproval(c.g.T.Context(), &palyrav1.GetApprovalRequest{ApprovalId: id}))(c.g.T).GetApproval()
@@ -138,7 +138,7 @@ func writeJSON(t *testing.T, path string, v any) {
 	must.Do(t, os.WriteFile(path, must.Get(json.MarshalIndent(v, "", " "))(t), 0o600))
 }
 
-// archives are the packed state directories that are tested.
+// archives returns the packed state directories under test.
 func archives(t *testing.T) []string {
 	t.Helper()
 	if one := os.Getenv("TEST_PALYRA_UPGRADE_STATE"); one != "" {

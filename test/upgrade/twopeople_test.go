@@ -13,9 +13,9 @@ import (
 	"palyra/test/upgrade/upgradetest"
 )
 
-// TestUpgradeTakesTwo: on the state of an older release, which asked one person, a
-// change takes a second as soon as there are two, unless the configuration says no: see
-// newGateway.
+// TestUpgradeTakesTwo: the older release required one person for a change. On its state, a
+// change requires a second person as soon as two exist, unless the configuration disables it:
+// see newGateway.
 func TestUpgradeTakesTwo(t *testing.T) {
 	t.Parallel()
 	for _, archive := range archives(t) {
@@ -25,7 +25,7 @@ func TestUpgradeTakesTwo(t *testing.T) {
 			g := newGateway(t, programs, dir)
 			text := string(must.Get(os.ReadFile(g.Config))(t))
 			must.Do(t, os.WriteFile(g.Config, []byte(strings.Replace(text, "dual_control = false\n", "", 1)), 0o600))
-			// The credential of then may be over by now.
+			// The old credential may have expired.
 			g.host("operator", "bundle", "user:ann", "--out", g.bundle("ann-fresh"), "--listen-api", "127.0.0.1:7443")
 			g.host("members", "confirm", "--all")
 			g.Start()
@@ -55,7 +55,7 @@ func TestUpgradeTakesTwo(t *testing.T) {
 	}
 }
 
-// question waits for one about the gateway.
+// question waits for an approval request of the gateway.
 func (c *client) question() *palyrav1.Approval {
 	c.g.T.Helper()
 	stream := must.Get(c.approvals.WatchApprovals(c.g.T.Context(), &palyrav1.WatchApprovalsRequest{}))(c.g.T)

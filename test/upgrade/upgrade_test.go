@@ -18,9 +18,9 @@ import (
 	"palyra/test/upgrade/upgradetest"
 )
 
-// TestUpgrade starts today's palyrad on the state directory of each older release.
-// Certificates, grants and asks of it may be long over: that they hold where they are
-// not is tested at the time of their making, in internal/gateway.
+// TestUpgrade starts the current palyrad on the state directory of each older release. Its
+// certificates, grants and approval requests may have expired. internal/gateway tests that
+// unexpired ones stay valid.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	for _, archive := range archives(t) {
@@ -47,8 +47,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// verifies: the export and the key set of before verify with today's palyra, and so
-// does the journal that went on, against that key set.
+// verifies: the old export and key set verify with the current palyra, and so does the
+// continued journal, against that key set.
 func verifies(g *gateway, r upgradetest.Release) {
 	local := g.as("local")
 	old, keys := filepath.Join(g.Dir, "export.ndjson"), filepath.Join(g.Dir, "keys.json")
@@ -58,14 +58,14 @@ func verifies(g *gateway, r upgradetest.Release) {
 	if size <= r.Events {
 		g.T.Errorf("the journal has %d events, and had %d", size, r.Events)
 	}
-	// The control: another event, and the old export does not verify.
+	// Control: the export does not verify with a changed event.
 	text := must.Get(os.ReadFile(old))(g.T)
 	changed := filepath.Join(g.Dir, "changed.ndjson")
 	must.Do(g.T, os.WriteFile(changed, []byte(strings.Replace(string(text), `"user:dev"`, `"user:eve"`, 1)), 0o600))
 	local.run("journal", "verify", changed, "--keys", keys).Want(g.T, 8)
 }
 
-// confirmed: all members are confirmed by the host as before, and the upgrade adds no confirmation.
+// confirmed: all members are still confirmed by the host, and the upgrade adds no confirmation.
 func confirmed(g *gateway, r upgradetest.Release) {
 	local := g.as("local")
 	list := local.events("PAL-I114")
@@ -95,9 +95,8 @@ func confirmed(g *gateway, r upgradetest.Release) {
 	}
 }
 
-// checkMembers: every member gets in with the credential of before while it is
-// valid, and with one that the host makes in any case, and is who they were. A
-// revoked device stays revoked.
+// checkMembers: every member can connect with the old credential while it is valid, and with a
+// new one from the host, and has the same identity. A revoked device remains revoked.
 func checkMembers(g *gateway, r upgradetest.Release) {
 	for name, member := range members {
 		if name == "local" {
@@ -140,8 +139,8 @@ func checkMembers(g *gateway, r upgradetest.Release) {
 	}
 }
 
-// checkActivePolicies: the activated version is in force, and not the later one of the directory,
-// and two people are two.
+// checkActivePolicies: the activated version is in force, not the later one of the directory, and
+// its rule requires two approvers.
 func checkActivePolicies(g *gateway, r upgradetest.Release) {
 	local := g.as("local")
 	now := must.Get(local.policies.GetPolicy(g.T.Context(), &palyrav1.GetPolicyRequest{}))(g.T)
@@ -155,7 +154,7 @@ func checkActivePolicies(g *gateway, r upgradetest.Release) {
 	if e := g.as("dev-fresh").call("echo", `{"text":"x"}`); e.word != "succeeded" {
 		g.T.Errorf("echo %s: the policies of the directory are in force", e.word)
 	}
-	// The host gave everybody another device, and so everybody has to be confirmed.
+	// The host gave every member another device, so every member must be confirmed again.
 	g.Stop()
 	g.host("members", "confirm", "--all")
 	g.Start()
@@ -172,7 +171,7 @@ func checkActivePolicies(g *gateway, r upgradetest.Release) {
 	}
 }
 
-// nothingLost: every ask and grant of before is there, and says how it stands.
+// nothingLost: every old approval request and grant exists and has its correct state.
 func nothingLost(g *gateway, r upgradetest.Release) {
 	local := g.as("local")
 	for i, a := range r.Asks {
@@ -194,7 +193,7 @@ func nothingLost(g *gateway, r upgradetest.Release) {
 	}
 }
 
-// stillAnswers: what has not run out is decided and used as before.
+// stillAnswers: unexpired approvals and grants can be decided and used as before.
 func stillAnswers(g *gateway, r upgradetest.Release) {
 	if e := g.as("dev").call(r.Granted.Tool, r.Granted.Input); e.word != "succeeded" || e.decision.GetGrantId() != r.Granted.Grant {
 		g.T.Errorf("the granted call %s: %v", e.word, e.decision)
@@ -215,7 +214,7 @@ func stillAnswers(g *gateway, r upgradetest.Release) {
 	}
 }
 
-// attestationsVerify: with the key set of before, and with today's.
+// attestationsVerify: the attestations verify with the old and the current key set.
 func attestationsVerify(g *gateway, r upgradetest.Release) {
 	local := g.as("local")
 	for _, id := range r.Attested {
@@ -226,8 +225,8 @@ func attestationsVerify(g *gateway, r upgradetest.Release) {
 	}
 }
 
-// exportCrosses: an export of after the upgrade begins with what the one of before
-// held, and verifies with both key sets.
+// exportCrosses: an export after the upgrade starts with the content of the old one, and
+// verifies with both key sets.
 func exportCrosses(g *gateway, r upgradetest.Release) {
 	local := g.as("local")
 	path, keys := filepath.Join(g.Dir, "after.ndjson"), filepath.Join(g.Dir, "keys-after.json")
@@ -245,7 +244,7 @@ func exportCrosses(g *gateway, r upgradetest.Release) {
 	}
 }
 
-// checkSecondStart verifies that the upgrade happens once.
+// checkSecondStart checks that the upgrade happens only once.
 func checkSecondStart(g *gateway, _ upgradetest.Release) {
 	before := len(g.as("local").events("PAL-I114"))
 	g.Stop()

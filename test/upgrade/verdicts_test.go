@@ -21,27 +21,27 @@ import (
 	"palyra/test/upgrade/upgradetest"
 )
 
-// recorded is what the policies of a release's documents and profiles said about
-// the calls below: verdicts.json.
+// recorded has the verdicts of the policies of a release's documents and profiles about the
+// calls below: verdicts.json.
 type recorded struct {
 	Policies []source `json:"policies"`
-	// Verdicts are by policy and call.
+	// Verdicts is indexed by policy and call.
 	Verdicts map[string]map[string]verdict `json:"verdicts"`
 }
 
-// source is a policy that somebody may have copied.
+// source is a policy that a user may have copied.
 type source struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
 }
 
-// verdict is what a person sees of one.
+// verdict is a verdict as palyra displays it.
 type verdict struct {
 	Verdict     string   `json:"verdict"`
 	Reason      string   `json:"reason,omitempty"`
 	Missing     string   `json:"missing,omitempty"`
 	Determining []string `json:"determining,omitempty"`
-	// Refused is the code of the refusal to look at the policies at all.
+	// Refused is the code of the error if the policies could not be evaluated.
 	Refused string `json:"refused,omitempty"`
 }
 
@@ -73,8 +73,8 @@ func documented(t *testing.T, repository string) []source {
 	return list
 }
 
-// profilesOf returns the directory of the profiles in the sources of a release, which had its
-// packages elsewhere.
+// profilesOf returns the directory of the profiles in the sources of a release, which may have
+// a different package layout.
 func profilesOf(t *testing.T, repository string) string {
 	t.Helper()
 	for _, dir := range []string{"internal/call/policy", "internal/policy"} {
@@ -87,7 +87,7 @@ func profilesOf(t *testing.T, repository string) string {
 	return ""
 }
 
-// described are the calls that are judged, each without votes, with one and with two.
+// described are the evaluated calls, each without votes, with one vote and with two.
 var described = map[string]*palyrav1.CallDescription{
 	"git status": program(`["git","status"]`, `"egress":{"mode":"strict"},"exec":{"basename":"git","origin":"system","arg1":"status","line":"git status"}`),
 	"git push":   program(`["git","push"]`, `"egress":{"mode":"strict"},"exec":{"basename":"git","origin":"system","arg1":"push","line":"git push"}`),
@@ -117,10 +117,10 @@ func program(argv, facts string) *palyrav1.CallDescription {
 	}
 }
 
-// judgedAt is when the described calls are made, for policies that read the time.
+// judgedAt is the time of the described calls, for policies that use the time.
 var judgedAt = time.Date(2026, 1, 5, 12, 0, 0, 0, time.UTC)
 
-// verdicts asks a gateway about each call under each policy.
+// verdicts requests the verdict about each call under each policy from a gateway.
 func verdicts(g *gateway, policies []source) map[string]map[string]verdict {
 	g.T.Helper()
 	local := g.as("local")
@@ -162,12 +162,12 @@ func (c *client) verdict(req *palyrav1.SimulatePolicyRequest) verdict {
 	return v
 }
 
-// changedSince says why verdicts are others than a release gave, by the name of its
-// archive and "policy: call".
+// changedSince gives the reason for each verdict that differs from a release's, by the name of
+// the release's archive and "policy: call".
 var changedSince = map[string]map[string]string{}
 
-// TestVerdictsAreTheSame: every policy of the documents and profiles of an older
-// release says what it said, or why it says something else stands above.
+// TestVerdictsAreTheSame: every policy of the documents and profiles of an older release has
+// the same verdicts, or changedSince has the reason for the difference.
 func TestVerdictsAreTheSame(t *testing.T) {
 	t.Parallel()
 	for _, archive := range archives(t) {
@@ -194,8 +194,8 @@ func TestVerdictsAreTheSame(t *testing.T) {
 	}
 }
 
-// checkControl is the control: the calls come to all verdicts, and one that is another is
-// found.
+// checkControl is the control: the calls produce all kinds of verdicts, and a changed verdict
+// is found.
 func checkControl(t *testing.T, was map[string]map[string]verdict) {
 	t.Helper()
 	kinds := map[string]int{}
@@ -214,7 +214,7 @@ func checkControl(t *testing.T, was map[string]map[string]verdict) {
 	}
 }
 
-// differences are by "policy: call".
+// differences are indexed by "policy: call".
 func differences(was, is map[string]map[string]verdict) map[string]string {
 	found := map[string]string{}
 	for policy, calls := range was {

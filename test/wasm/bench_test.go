@@ -14,10 +14,9 @@ import (
 	wasmmodule "palyra/internal/exec/wasm/module"
 )
 
-// BenchmarkCold is the first call of a principal of a module of 3 MiB that was compiled
-// before: it needs a worker that serves nobody yet, and the code loaded into it. Between two
-// calls is time to start the next worker, as between those of people. It is to take less
-// than 20 ms.
+// BenchmarkCold is the first call of a principal to a module of 3 MiB that is already compiled.
+// It needs an unassigned worker, into which the code is loaded. The pause between two calls is
+// long enough to start the next worker, as with interactive use. The goal is less than 20 ms.
 func BenchmarkCold(b *testing.B) {
 	w := newWorld(b)
 	m := module(b, largest(3<<20, wasmmodule.DefaultLimits()))
@@ -34,8 +33,8 @@ func BenchmarkCold(b *testing.B) {
 	b.ReportMetric(float64(took.Microseconds())/float64(b.N), "us/call")
 }
 
-// BenchmarkWarm is a call in a worker that has the module. Beside its time it says what the
-// workers use of the processor for it, which is the same on a busy machine.
+// BenchmarkWarm is a call in a worker that has the module. It also reports the processor time
+// of the workers, which does not depend on other work on the machine.
 func BenchmarkWarm(b *testing.B) {
 	w := newWorld(b)
 	m := module(b, compiled(b, echo))
@@ -47,14 +46,13 @@ func BenchmarkWarm(b *testing.B) {
 	b.ReportMetric(float64((w.used(b)-before).Microseconds())/float64(b.N), "worker-us/op")
 }
 
-// used is how much of the processor the workers of a world have used, those that have ended
-// left out.
+// used returns the processor time of the running workers of a world.
 func (w world) used(t testing.TB) (sum time.Duration) {
 	t.Helper()
 	for _, line := range must.Get(filepath.Glob("/proc/[0-9]*/cmdline"))(t) {
 		text, err := os.ReadFile(line)
 		if err != nil || !strings.HasPrefix(string(text), w.dir) {
-			continue // it is gone, or another's
+			continue // it has exited, or belongs to another world
 		}
 		threads, err := filepath.Glob(filepath.Join(filepath.Dir(line), "task", "*", "schedstat"))
 		must.Do(t, err)

@@ -17,12 +17,12 @@ import (
 	"palyra/test/wasm/wasmtest"
 )
 
-// counting is Tier C that counts what workers are started for.
+// counting is a Tier C that counts the reasons for starting workers.
 type counting struct {
 	sandbox.Runner
 	mu      sync.Mutex
 	started map[string]int
-	// hold keeps workers that compile from starting until it is closed.
+	// hold delays the start of compiling workers until it is closed.
 	hold chan struct{}
 }
 
@@ -42,9 +42,9 @@ func (c *counting) count(word string) int {
 	return c.started[word]
 }
 
-// TestCompiledOnce: whoever needs a module first waits for the one worker that compiles it,
-// also when the one who asked first has left; afterwards nobody does, in this run of palyrad
-// or in the next one. What does not compile is tried once in each.
+// TestCompiledOnce: all first callers of a module wait for the one worker that compiles it,
+// even if the first caller has left. Later callers do not wait, in this run of palyrad or the
+// next. An invalid module is compiled once in each run.
 func TestCompiledOnce(t *testing.T) {
 	t.Parallel()
 	tierC := &counting{Runner: wasmtest.TierC(t), started: map[string]int{}, hold: make(chan struct{})}
@@ -86,7 +86,7 @@ func TestCompiledOnce(t *testing.T) {
 	if n := tierC.count("compile"); n != 2 {
 		t.Errorf("the control: another module is not compiled, %d times in all", n)
 	}
-	// Nor does anybody wait again for what is no module.
+	// An invalid module is not compiled again either.
 	bad := module(t, invalid(t))
 	for range 2 {
 		if err := again.Prepare(t.Context(), bad); reason.Of(err) != reason.InvalidInput {

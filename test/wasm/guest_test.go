@@ -21,7 +21,7 @@ const echo = `(module
     (i32.store (i32.const 4) (i32.load (i32.const 8)))
     (drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8)))))`
 
-// TestCommand runs a guest that speaks over its standard streams, twice in one worker.
+// TestCommand runs a guest that uses its standard streams, twice in one worker.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -16,7 +16,7 @@ import (
 	wasmmodule "palyra/internal/exec/wasm/module"
 )
 
-// command is a module with a memory and a _start that does what body says.
+// command returns a module with a memory and a _start with the given body.
 func command(head, body string) string {
 	return fmt.Sprintf("(module %s (memory (export \"memory\") 1) (func (export \"_start\") %s))", head, body)
 }
@@ -28,10 +28,10 @@ const (
 	open    = handles + `"grant_open" (func $open (param i32 i32 i32) (result i32)))`
 )
 
-// hostile are modules that end badly, each in its own way.
+// hostile maps names to modules that fail, each in a different way.
 var hostile = map[string]struct {
 	wat string
-	// fuel and wall are in place of the defaults.
+	// fuel and wall replace the defaults.
 	fuel uint64
 	wall time.Duration
 	code reason.Code
@@ -72,9 +72,9 @@ var hostile = map[string]struct {
 	"a handle's pointer": {wat: command(open, `(if (i32.ne (call $open (i32.const 1) (i32.const -1) (i32.const -1)) (i32.const -1)) (then (drop (i32.div_u (i32.const 1) (i32.const 0))))) unreachable`), code: reason.ToolFailed, says: "unreachable"},
 }
 
-// guesses are the functions that take a handle, and guessing tries the first thousand of each
-// and some odd ones: one that is answered would end in unreachable, and -1 for all of them in
-// a division by zero.
+// guesses are the functions that take a handle. guessing tries the first thousand handles and
+// some unusual ones with each function. A successful call ends in unreachable; if all return
+// -1, the guest ends in a division by zero.
 const (
 	guesses = handles + `"secret_read" (func $secret (param i32) (result i32)))` + handles + `"http_request" (func $http (param i32 i32 i32) (result i32)))` +
 		handles + `"storage_get" (func $get (param i32 i32 i32) (result i32)))` + handles + `"channel_send" (func $send (param i32 i32 i32) (result i32)))` +
@@ -94,14 +94,13 @@ const (
 
 const flood = `(i32.store (i32.const 4) (i32.const 65536)) (loop $l (drop (call $write (i32.const 2) (i32.const 0) (i32.const 1) (i32.const 16))) (br $l))`
 
-// abi is a module of the palyra ABI whose run gives value.
+// abi returns a module of the palyra ABI whose run returns value.
 func abi(value string) string {
 	return `(module (memory (export "memory") 1) (func (export "palyra_alloc") (param i32) (result i32) (i32.const 1024))
 		(func (export "run") (param i32 i32) (result i64) ` + value + `))`
 }
 
-// invalid is a command whose structure is right and whose code is not: it adds without
-// operands.
+// invalid returns a command with a valid structure and invalid code: it adds without operands.
 func invalid(t *testing.T) []byte {
 	t.Helper()
 	good := compiled(t, command("", "(drop (i32.add (i32.const 1) (i32.const 2)))"))
@@ -112,7 +111,7 @@ func invalid(t *testing.T) []byte {
 	return []byte(bad)
 }
 
-// TestHostile: each ends with its own verdict, and afterwards a guest that is well runs.
+// TestHostile: each module ends with its expected error, and afterwards a valid guest runs.
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -145,8 +144,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestRefusedBeforeTheEngine: modules of other proposals and with other imports are
-// refused by their structure.
+// TestRefusedBeforeTheEngine: modules with other proposals or other imports are refused because
+// of their structure.
 func TestRefusedBeforeTheEngine(t *testing.T) {
 	t.Parallel()
 	imports := strings.Repeat(wasi+`"sched_yield" (func (result i32)))`, 1001)
@@ -207,7 +206,7 @@ func TestSameFuel(t *testing.T) {
 	}
 }
 
-// answering is a host that keeps what it was asked.
+// answering is a host that records the requests.
 type answering struct {
 	mu    sync.Mutex
 	asked []string
@@ -221,8 +220,8 @@ func (a *answering) Answer(_ context.Context, function string, numbers []int32, 
 	return a.do(function, numbers, first, second)
 }
 
-// TestHandles: what a guest asks comes to its host as it asked, and the host's answer to
-// the guest. Without a host nothing is granted.
+// TestHandles: a guest's request reaches its host unchanged, and so does the host's answer.
+// Without a host nothing is granted.
 func TestHandles(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -249,7 +248,7 @@ func TestHandles(t *testing.T) {
 	if r := must.Get(w.Run(t.Context(), order))(t); string(r.Output) != "not" {
 		t.Errorf("without a host: %q", r.Output)
 	}
-	// A host that ends the call ends the worker; the next call has another.
+	// If a host ends the call, the worker ends; the next call has another worker.
 	order.Host = &answering{do: func(string, []int32, []byte, []byte) (guest.Answer, error) {
 		return guest.Answer{}, reason.Errorf(reason.BudgetExceeded, "enough")
 	}}
@@ -262,7 +261,8 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: calls of several principals at once, more than there are workers.
+// TestManyAtOnce: concurrent calls of several principals, more than the number of workers, all
+// succeed.
 func TestManyAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -281,7 +281,7 @@ func TestManyAtOnce(t *testing.T) {
 	group.Wait()
 }
 
-// TestCancelled: a call whose caller leaves ends at once, and its worker with it.
+// TestCancelled: a call whose caller disconnects ends at once, together with its worker.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -291,7 +291,7 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	host := time.AfterFunc(100*time.Millisecond, cancel)
 	defer host.Stop()
-	began := time.Now() // the guest loops as long as it has fuel, which is for years
+	began := time.Now() // the guest has enough fuel to loop for years
 	if _, err := w.Run(ctx, order); reason.Of(err) != reason.Cancelled || time.Since(began) > must.Patience {
 		t.Errorf("%v after %s", err, time.Since(began))
 	}

@@ -15,15 +15,15 @@ import (
 	wasmmodule "palyra/internal/exec/wasm/module"
 )
 
-// sized is a length and bytes.
+// sized returns b with a length prefix.
 func sized(b []byte) []byte { return append(binary.AppendUvarint(nil, uint64(len(b))), b...) }
 
-// largest is a command of exactly so many bytes whose functions are as large as they may
-// be, of what takes a compiler most: loads, stores, branches and calls. Its _start calls
-// the first function, which returns at once, as the others would.
+// largest returns a command of exactly size bytes, with functions of the maximum size. They
+// consist of the instructions that cost a compiler most: loads, stores, branches and calls. Its
+// _start calls the first function, which returns at once, like the others.
 func largest(size int, l wasmmodule.Limits) []byte {
-	// local 0 is i32, local 1 i64: each piece loads, adds, multiplies, stores, branches and
-	// calls.
+	// local 0 is i32, local 1 is i64: each piece loads, adds, multiplies, stores, branches and
+	// calls
 	piece := []byte("\x20\x00\x28\x02\x04\x41\x03\x6a\x22\x00\x20\x01\x42\x07\x7e\x22\x01\x37\x03\x08\x20\x00\x04\x40\x20\x01\xa7\x21\x00\x05\x10\x01\x0b\x02\x40\x20\x00\x0d\x00\x20\x01\x20\x00\xad\x7c\x21\x01\x0b")
 	body := func(room int) []byte {
 		const head, foot = "\x02\x01\x7f\x01\x7e\x41\x00\x45\x04\x40\x0f\x0b", "\x0b"
@@ -44,8 +44,8 @@ func largest(size int, l wasmmodule.Limits) []byte {
 	return append(m, section(0, append([]byte("\x03pad"), make([]byte, rest-4)...))...)
 }
 
-// TestLargestModule: a module of the most bytes that the settings as delivered allow, with the
-// largest functions, is compiled and runs under the limits that workers have.
+// TestLargestModule: a module with the maximum default size, and with functions of the maximum
+// size, compiles and runs within the limits of workers.
 func TestLargestModule(t *testing.T) {
 	t.Parallel()
 	l := wasmmodule.DefaultLimits()

@@ -17,7 +17,7 @@ import (
 	"palyra/test/wasm/wasmtest"
 )
 
-// timing is Tier C that keeps when each sandbox started, by its process namespace.
+// timing is a Tier C that records when each sandbox started, by its process namespace.
 type timing struct {
 	sandbox.Runner
 	mu      sync.Mutex
@@ -39,8 +39,8 @@ func (c *timing) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	return c.Runner.Run(ctx, s)
 }
 
-// TestWorkersStandReady: after a call that had to start a worker, others stand ready for
-// whoever comes next, few of them, and each becomes one principal's.
+// TestWorkersStandReady: after a call that had to start a worker, a few further workers are
+// ready for the next principals. Each is assigned to one principal.
 func TestWorkersStandReady(t *testing.T) {
 	t.Parallel()
 	for name, limits := range map[string]bool{"with limits": true, "the control: without": false} {
@@ -53,7 +53,7 @@ func TestWorkersStandReady(t *testing.T) {
 			r := must.Get(engine.Open(config))(t)
 			m := module(t, compiled(t, echo))
 			must.Do(t, r.Prepare(t.Context(), m))
-			const calls = 6 // fewer than idle workers are kept: the number of a namespace comes again
+			const calls = 6 // fewer than the kept idle workers: the kernel reuses namespace numbers
 			used, early := map[uint64]bool{}, 0
 			for i := range calls {
 				order := call(m, "x")
@@ -70,7 +70,7 @@ func TestWorkersStandReady(t *testing.T) {
 				}
 				tierC.mu.Unlock()
 			}
-			r.Close() // it waits until every worker is gone
+			r.Close() // waits until every worker has exited
 			if limits != (early > 0) {
 				t.Errorf("%d of %d calls found a worker that stood ready", early, calls)
 			}

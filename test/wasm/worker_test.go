@@ -19,8 +19,8 @@ import (
 	"palyra/test/wasm/wasmtest"
 )
 
-// TestBadWorkers: a worker that crashes, hangs or says what makes no sense ends its call
-// with a clear error, and is gone.
+// TestBadWorkers: a worker that crashes, hangs or sends invalid messages ends its call with a
+// clear error, and is killed.
 func TestBadWorkers(t *testing.T) {
 	t.Parallel()
 	tierC := wasmtest.TierC(t)
@@ -55,13 +55,13 @@ func TestBadWorkers(t *testing.T) {
 			if len(asked.asked) > 0 {
 				t.Errorf("its questions came to the host: %q", asked.asked)
 			}
-			r.Close() // it waits until every worker is gone
+			r.Close() // waits until every worker has exited
 		})
 	}
 }
 
-// TestForgedCode: compiled code that was changed, cut off or replaced by that of another module is
-// not loaded; it is compiled again, with a line in the log.
+// TestForgedCode: compiled code that was changed, truncated or replaced by another module's is
+// not loaded. The module is compiled again, and the log has a warning.
 func TestForgedCode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -109,13 +109,13 @@ func TestForgedCode(t *testing.T) {
 	}
 }
 
-// TestWorkersServeOnePrincipal: a worker is used again by its principal for the same
-// module, and by nobody else, and not after a call that got what must not outlive it.
+// TestWorkersServeOnePrincipal: a worker is reused only by its principal and for the same
+// module. It is not reused after a call that received data which must not outlive the call.
 func TestWorkersServeOnePrincipal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	m, other := module(t, compiled(t, echo)), module(t, compiled(t, strings.Replace(echo, "60000", "60001", 1)))
-	// sandboxOf is which sandbox a call ran in: its process namespace.
+	// sandboxOf returns the process namespace of the sandbox in which a call ran.
 	sandboxOf := func(owner string, m guest.Module, host guest.Host) uint64 {
 		t.Helper()
 		order := call(m, "x")

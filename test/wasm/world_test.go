@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { wasmtest.Main(m) }
 
-// world is a runner with a directory of its own.
+// world is a runner with its own directory.
 type world struct {
 	*engine.Runner
 	tierC *bubblewrap.Runner
@@ -37,7 +37,7 @@ func newWorld(t testing.TB) world {
 	return w
 }
 
-// module checks bytes, as palyrad does first.
+// module checks a module, as palyrad does first.
 func module(t testing.TB, text []byte) guest.Module {
 	t.Helper()
 	m := must.Get(wasmmodule.Check(text, wasmmodule.DefaultLimits()))(t)

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The list holds every constant: what is missing would be said to be an action
-// that nothing performs.
+// The list contains every constant. A missing one would be reported as an action that no
+// operation performs.
 func TestPermissionsAreAll(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "permissions.go", nil, 0)

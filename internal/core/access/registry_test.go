@@ -39,7 +39,7 @@ func TestRegistry(t *testing.T) {
 	if m := r.List(); len(m) != 2 || m[0].Principal != access.Agent("bot") {
 		t.Errorf("list %v", m)
 	}
-	// What it returns are copies.
+	// The registry returns copies.
 	m, _ := r.Get(alice.Principal)
 	m.Roles[0] = access.RoleAgent
 	r.Roles()[0] = "changed"
@@ -101,7 +101,7 @@ func TestSubscribe(t *testing.T) {
 func TestConcurrentUse(t *testing.T) {
 	t.Parallel()
 	r, _ := registry(t)
-	calls := 0 // guarded by the registry: one call at a time
+	calls := 0 // the registry serializes the calls
 	r.Subscribe(func() { calls++ })
 	var group sync.WaitGroup
 	for i := range 8 {

@@ -20,7 +20,7 @@ func TestConnect(t *testing.T) {
 	for _, at := range []string{address, none + ";" + address, "tcp:host=127.0.0.1,port=1;" + address} {
 		ctx, cancel := context.WithCancel(t.Context())
 		conn := must.Get(bus.Connect(ctx, at))(t)
-		// What bounds the connecting does not end the connection.
+		// The context of the connect does not end the connection.
 		cancel()
 		var id string
 		if err := conn.BusObject().CallWithContext(t.Context(), "org.freedesktop.DBus.GetId", 0).Store(&id); err != nil || id == "" {
@@ -33,8 +33,8 @@ func TestConnect(t *testing.T) {
 	}
 }
 
-// An address in the environment reaches no host and starts no program. The control
-// is the socket, which is reached.
+// An address from the environment cannot reach a host or start a program. Control: a socket,
+// which is reached.
 func TestSocketsOfThisMachineAlone(t *testing.T) {
 	t.Parallel()
 	marker := filepath.Join(t.TempDir(), "marker")
@@ -53,7 +53,7 @@ func TestSocketsOfThisMachineAlone(t *testing.T) {
 	if entries := must.Get(filepath.Glob(marker))(t); len(entries) != 0 {
 		t.Error("a program was started")
 	}
-	// The first that the host hears of is the connection of the test itself.
+	// The first connection that the host receives is the test's own.
 	own := must.Get(net.Dial("tcp", l.Addr().String()))(t)
 	defer own.Close()
 	first := must.Get(l.Accept())(t)
@@ -63,7 +63,7 @@ func TestSocketsOfThisMachineAlone(t *testing.T) {
 	}
 }
 
-// A bus that takes a connection and says nothing is left in time.
+// A bus that accepts a connection and sends nothing is abandoned in time.
 func TestSilentBus(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "bus")
@@ -78,10 +78,10 @@ func TestSilentBus(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		// What it says has come; no answer follows.
+		// The client's data has arrived; no answer follows.
 		_, _ = conn.Read(make([]byte, 1))
 		cancel()
-		_, _ = io.Copy(io.Discard, conn) // until it is left
+		_, _ = io.Copy(io.Discard, conn) // until the client disconnects
 	}()
 	if _, err := bus.Connect(ctx, "unix:path="+name); !errors.Is(err, context.Canceled) {
 		t.Errorf("it ends with %v", err)

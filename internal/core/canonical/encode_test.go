@@ -16,7 +16,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// twoSteps is what Marshal must agree with: encoding/json, then the library.
+// twoSteps returns the text that Marshal must return: encoding/json, then the library.
 func twoSteps(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -45,7 +45,7 @@ func agree(t *testing.T, v any) {
 	}
 }
 
-// The types that values are made of.
+// These are the types of which values are made.
 type (
 	valueJSON   struct{ Text string }
 	pointerJSON struct{ Text string }
@@ -109,7 +109,7 @@ type (
 	private struct{ B int }
 	name    string
 	byte2   byte
-	textby  byte // in a list, not base64
+	textby  byte // an element of a list, without base64
 	tree    struct {
 		Left, Right *tree          `json:",omitempty"`
 		More        []tree         `json:"more,omitempty"`
@@ -196,7 +196,7 @@ func (s ShapedInner) Shape() any                        { return []int{s.Z, s.A}
 func (s ShapedInner) MarshalJSON() ([]byte, error)      { return json.Marshal(s.Shape()) }
 func (h HoldsShaped) MarshalJSON() ([]byte, error)      { return json.Marshal(h.More) }
 
-// marshalled is the text itself, which may be JSON or not, or else a string of it.
+// marshalled returns the text itself, which may or may not be JSON, or a string of it.
 func marshalled(text string) ([]byte, error) {
 	switch {
 	case text == "error":
@@ -223,7 +223,7 @@ var zooTypes = []reflect.Type{
 	reflect.TypeFor[[]uint64](), reflect.TypeFor[map[string]string](), reflect.TypeFor[pointerJSON](), reflect.TypeFor[valueJSON](), reflect.TypeFor[*pointerText](),
 }
 
-// maker makes values of what fuzzing gives.
+// maker creates values from fuzzing data.
 type maker struct {
 	data  []byte
 	depth int
@@ -270,7 +270,7 @@ func (m *maker) length() int {
 	return int(m.byte() % 4)
 }
 
-// fill sets what can be set of a value.
+// fill sets the settable parts of a value.
 func (m *maker) fill(v reflect.Value) {
 	if len(m.data) == 0 || !v.CanSet() {
 		return
@@ -365,13 +365,12 @@ func (m *maker) fillInterface(v reflect.Value) {
 	made := reflect.New(of).Elem()
 	m.fill(made)
 	if of.Kind() == reflect.Pointer && made.IsNil() {
-		return // encoding/json calls a method of nil
+		return // encoding/json calls a method on nil
 	}
 	v.Set(made)
 }
 
-// structOf is a type that nobody wrote: fields of the zoo in another order, with
-// other tags.
+// structOf returns a generated type: fields of zoo in another order, with other tags.
 func (m *maker) structOf() reflect.Type {
 	options := []string{"", ",omitempty", ",omitzero", ",string", ",omitempty,omitzero", ",unknown"}
 	names := []string{"", "a", "b", "B", "é", "a b", "x-y", "<", "z_9", "a\\", "a\"b", "-"}
@@ -388,7 +387,7 @@ func (m *maker) structOf() reflect.Type {
 	return reflect.StructOf(fields)
 }
 
-// made is a value of the bytes, addressable or not.
+// made returns a value created from the bytes, addressable or not.
 func made(data []byte) any {
 	m := maker{data: data}
 	of := m.structOf()
@@ -404,7 +403,7 @@ func made(data []byte) any {
 	return v.Elem().Interface()
 }
 
-// TestMarshalAgrees tries many values, each time the same ones.
+// TestMarshalAgrees compares many values, the same ones each time.
 func TestMarshalAgrees(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -439,7 +438,7 @@ func TestMarshalAgrees(t *testing.T) {
 	agree(t, complex(1, 2))
 }
 
-// A value that has itself in it is refused as before.
+// A value that contains itself is refused.
 func TestMarshalCycles(t *testing.T) {
 	t.Parallel()
 	ring := &tree{}
@@ -458,7 +457,7 @@ func TestMarshalCycles(t *testing.T) {
 	agree(t, deep)
 }
 
-// What Marshal returned stays as it is, and nothing of one value shows in another.
+// A returned text does not change later, and no part of one value appears in another.
 func TestMarshalOwnsWhatItReturns(t *testing.T) {
 	t.Parallel()
 	first := must.Get(Marshal(map[string]string{"secret": strings.Repeat("s", 500)}))(t)
@@ -473,7 +472,7 @@ func TestMarshalOwnsWhatItReturns(t *testing.T) {
 	}
 }
 
-// FuzzMarshal compares Marshal with encoding/json and the library after it.
+// FuzzMarshal compares Marshal with encoding/json followed by the library.
 func FuzzMarshal(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for range 50 {

@@ -31,8 +31,8 @@ func TestRFC8785Vectors(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			// The number 333333333.33333329 is longer than a double needs, so
-			// the strict reader refuses it and the writer alone is tested.
+			// The number 333333333.33333329 has more digits than a double needs. The strict reader
+			// refuses it, so only the writer is tested.
 			got := must.Get(Marshal(json.RawMessage(test.in)))(t)
 			if string(got) != test.want {
 				t.Errorf("got  %q\nwant %q", got, test.want)
@@ -185,8 +185,8 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// FuzzJSON holds three things: what is accepted is a fixed point, it means the
-// same as the original to another parser, and nothing panics.
+// FuzzJSON: accepted text is a fixed point and has the same meaning for another parser, and no
+// input causes a panic.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{"b":1,"a":[null,true,1e30,-0,0.1,"\ud83d\ude00"]}`, `1e400`, `9007199254740993`,
@@ -219,7 +219,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// normal makes negative zero, which RFC 8785 writes as 0, the same for both.
+// normal writes negative zero as 0, as RFC 8785 does.
 func normal(text []byte) string {
 	var v any
 	_ = json.Unmarshal(text, &v)

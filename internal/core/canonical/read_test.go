@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// answer is a type as readers of answers have it.
+// answer is a type like the ones into which answers are read.
 type answer struct {
 	Action string `json:"action"`
 	embedded
@@ -28,8 +28,8 @@ type embedded struct {
 	Kind string `json:"kind"`
 }
 
-// TestRead: a second spelling of a name that is read is refused, and encoding/json alone takes
-// it. Documents without one are read as encoding/json reads them.
+// TestRead: a second spelling of a known name is refused, although encoding/json accepts it.
+// Documents without one are read as by encoding/json.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
@@ -38,7 +38,7 @@ func TestRead(t *testing.T) {
 		`{"action":"decline","action":"accept"}`:                  ErrDuplicateKey,
 		`{"action":"decline","\u0061ction":"accept"}`:             ErrDuplicateKey,
 		`{"action":"decline","\u0041ction":"accept"}`:             ErrSpelling,
-		`{"kind":"a","\u212aind":"b"}`:                            ErrSpelling, // the sign of kelvin
+		`{"kind":"a","\u212aind":"b"}`:                            ErrSpelling, // the Kelvin sign
 		`{"inner":{"name":"a","NAME":"b"}}`:                       ErrSpelling,
 		`{"list":[{"kind":"a"},{"kind":"a","Kind":"b"}]}`:         ErrSpelling,
 		`{"byName":{"x":{"kind":"a","KIND":"b"}}}`:                ErrSpelling,

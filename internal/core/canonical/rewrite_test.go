@@ -12,14 +12,14 @@ import (
 	"palyra/internal/core/must"
 )
 
-// library is what rewrite must agree with.
+// library returns the text that rewrite must return.
 func library(text []byte) ([]byte, error) {
 	value := jsontext.Value(bytes.Clone(text))
 	err := value.Canonicalize()
 	return value, err
 }
 
-// sameMembers holds Members against encoding/json.
+// sameMembers compares Members with encoding/json.
 func sameMembers(t *testing.T, text []byte) {
 	t.Helper()
 	got := map[string]string{}
@@ -37,7 +37,7 @@ func sameMembers(t *testing.T, text []byte) {
 	}
 }
 
-// strictly is what JSON must agree with: check, then the library.
+// strictly returns the text that JSON must return: check, then the library.
 func strictly(text []byte) ([]byte, error) {
 	if len(text) > MaxSize {
 		return nil, fmt.Errorf("%w: %d bytes", ErrTooLarge, len(text))
@@ -66,7 +66,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// What it does not know is left to the library.
+// The function rewrite leaves texts that it does not support to the library.
 func TestRewriteLeavesTheRest(t *testing.T) {
 	t.Parallel()
 	for _, in := range []string{
@@ -81,8 +81,8 @@ func TestRewriteLeavesTheRest(t *testing.T) {
 	}
 }
 
-// Whatever it rewrites, the library rewrites in the same way; and Is says the
-// same with and without it.
+// The library rewrites every text that rewrite supports in the same way, and Is has the same
+// result with and without rewrite.
 func FuzzRewrite(f *testing.F) {
 	for _, seed := range []string{
 		`{"b":[1,-2,"\u003c\n"],"a":{"":null}}`, `{"b":1,"a":2,"b":3}`, `[-0,01,1.5]`, "\"\xff\"", `{"a":{"b":{"c":[[[]]]}}}`,

@@ -16,7 +16,7 @@ import (
 // errOnlyRoot marks a case that only root can set up.
 var errOnlyRoot = errors.New("only root gives files away")
 
-// write makes a file of a mode that holds a text.
+// write returns a function that creates a file with a mode and a text.
 func write(mode os.FileMode, text string) func(path string) error {
 	return func(path string) error {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -26,7 +26,7 @@ func write(mode os.FileMode, text string) func(path string) error {
 	}
 }
 
-// ofAnother makes a file that belongs to somebody else.
+// ofAnother returns a function that creates a file of another user.
 func ofAnother(text string) func(path string) error {
 	return func(path string) error {
 		if os.Geteuid() != 0 {
@@ -36,8 +36,8 @@ func ofAnother(text string) func(path string) error {
 	}
 }
 
-// What is wrong with a key file does not keep the configuration from loading;
-// a check finds it, with its place and without what the file holds.
+// An invalid key file does not prevent loading the configuration. A check reports it with its
+// position and without its contents.
 func TestKeyFiles(t *testing.T) {
 	t.Parallel()
 	const secret = "sk-do-not-tell"

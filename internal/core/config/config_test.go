@@ -94,8 +94,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// TestOptional: a setting that may have no value is true, false or unset, from
-// wherever it comes.
+// TestOptional: an optional setting is true, false or unset, from any source.
 func TestOptional(t *testing.T) {
 	t.Parallel()
 	const key, line = "process_runner.allow_interpreters", "[process_runner]\nallow_interpreters = "
@@ -125,7 +124,7 @@ func TestOptional(t *testing.T) {
 	}
 }
 
-// TestListOfNumbers: a list of numbers is read from the file, a variable and a flag.
+// TestListOfNumbers: a list of numbers can be set in the file, by a variable and by a flag.
 func TestListOfNumbers(t *testing.T) {
 	t.Parallel()
 	const key = "listen.agent_uids"
@@ -191,7 +190,7 @@ burst = 3
 	}
 }
 
-// TestFindings gives one finding per line of each case, with its place.
+// TestFindings expects one finding per line of each case, with its position.
 func TestFindings(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -509,8 +508,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSettingsHaveTypes: what programs read of a setting has the type that the
-// file has, and a duration is the text that the file has.
+// TestSettingsHaveTypes: a setting has the same type in the machine-readable output as in the
+// file, and a duration has the same text.
 func TestSettingsHaveTypes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -532,7 +531,7 @@ func TestSettingsHaveTypes(t *testing.T) {
 	}
 }
 
-// TestSettingsAreTOML reads back what `config show` prints.
+// TestSettingsAreTOML parses the output of `config show`.
 func TestSettingsAreTOML(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -549,14 +548,13 @@ func TestSettingsAreTOML(t *testing.T) {
 	if f := applyFile("shown", []byte(text.String()), again, Origins{}); len(f) > 0 {
 		t.Fatalf("%v in:\n%s", f, text.String())
 	}
-	again.Source = c.Source // no setting
+	again.Source = c.Source // not a setting
 	if diff := cmp.Diff(c, again, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("what is shown reads differently (-is +shown):\n%s", diff)
 	}
 }
 
-// FuzzFile holds the reader to its promise that no text makes it panic, and
-// that every finding has a place.
+// FuzzFile: no text causes a panic, and every finding has a position.
 func FuzzFile(f *testing.F) {
 	for _, seed := range []string{"", "a=1", "[[workspaces]]\nname=\"x\"", "listen = {api=\"x\"}", "workspaces=[{name=\"a\"},{b=1}]", "[workspaces.x]\n[[workspaces]]", "a.b.c = [[1],{x=2}]", "[[a]]\n[[a.b]]\n[a.b.c]\nd=1"} {
 		f.Add([]byte(seed))
@@ -571,7 +569,7 @@ func FuzzFile(f *testing.F) {
 	})
 }
 
-// TestSourceIsNoKey: the file that was read is known, and cannot be set by it.
+// TestSourceIsNoKey: Source contains the path of the file, and the file cannot set it.
 func TestSourceIsNoKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -585,8 +583,8 @@ func TestSourceIsNoKey(t *testing.T) {
 	}
 }
 
-// A workspace that holds what decides over it is refused before the daemon
-// starts; the control is the same workspace with the rules elsewhere.
+// A workspace that contains the rules about itself is refused before the daemon starts.
+// Control: the same workspace with the rules elsewhere.
 func TestWorkspacesHoldNoRules(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -610,7 +608,8 @@ func TestWorkspacesHoldNoRules(t *testing.T) {
 	}
 }
 
-// A client goes on with what is wrong elsewhere, and not with what it uses.
+// A client ignores errors in settings that it does not use, and refuses errors in settings that
+// it uses.
 func TestLoadClient(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.toml")
@@ -630,7 +629,7 @@ func TestLoadClient(t *testing.T) {
 	}
 }
 
-// manyPorts are rules with n different ports, as a list of TOML.
+// manyPorts returns rules with n different ports, as a TOML list.
 func manyPorts(n int) string {
 	rules := make([]string, n)
 	for i := range rules {
@@ -639,7 +638,7 @@ func manyPorts(n int) string {
 	return strings.Join(rules, ", ")
 }
 
-// The sources' word for the network of the machine stays valid, and is noted.
+// The older word for the machine's network remains valid, with a note.
 func TestNoneIsUnrestricted(t *testing.T) {
 	t.Parallel()
 	for word, notes := range map[string]int{"none": 1, "unrestricted": 0} {

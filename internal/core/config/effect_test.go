@@ -10,9 +10,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// readBy says where each key has its effect: a file below internal/ and the
-// text that reads it there. A key that nothing reads would be accepted and
-// ignored. One that check.go refuses has its effect there.
+// readBy maps each key to a file below internal/ and the text that reads the key there. A key
+// without a reader would be accepted and ignored. A key that check.go refuses has its effect
+// there.
 var readBy = map[string][2]string{
 	"state_dir":    {"gateway/build.go", "takeState(g.cfg.StateDir)"},
 	"trust_domain": {"gateway/build.go", "TrustDomain: cfg.TrustDomain"},
@@ -240,14 +240,14 @@ var readBy = map[string][2]string{
 	"oidc.groups.group": {"gateway/settings.go", "Group: m.Group"},
 	"oidc.groups.roles": {"gateway/settings.go", "range m.Roles"},
 
-	// The command's own.
+	// These are the command's own keys.
 	"client.address":     {"cli/client/settings.go", "c.Client.Address"},
 	"client.credentials": {"cli/client/settings.go", "c.Client.Credentials"},
 	"client.notify":      {"cli/client/settings.go", "c.Client.Notify"},
 }
 
-// unread lists the keys that the table does not know, knows and nobody reads,
-// or knows although they are gone.
+// unread lists the keys that the table does not contain, that have no reader, or that no longer
+// exist.
 func unread(keys []string, source func(file string) string) []string {
 	var list []string
 	known := make(map[string]bool)
@@ -278,7 +278,7 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 	for _, problem := range unread(keys, source) {
 		t.Error(problem)
 	}
-	// Controls: a key that is new, and one whose reader is gone, are found.
+	// Controls: a new key, and a key whose reader is missing, are found.
 	if got := unread(append(keys, "process_runner.new"), source); len(got) != 1 {
 		t.Errorf("a key without a reader gives %q", got)
 	}
@@ -289,7 +289,8 @@ func TestEveryKeyHasAnEffect(t *testing.T) {
 	}
 }
 
-// documentedKeys lists all keys of a type: every leaf of the struct, leaves of list elements included.
+// documentedKeys lists all keys of a type: every leaf of the struct, including leaves of list
+// elements.
 func documentedKeys(prefix string, t reflect.Type) []string {
 	var names []string
 	for i := range t.NumField() {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHostAdvice: what a finding about a host tells somebody to write is taken. The control is what
-// was written.
+// TestHostAdvice: the host that a finding suggests is accepted. Control: the original text is
+// not.
 func TestHostAdvice(t *testing.T) {
 	t.Parallel()
 	for written, want := range map[string]string{

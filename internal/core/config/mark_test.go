@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestByteOrderMark: a file that begins with a byte-order mark is read, and its faults have their
-// places. The control is the same file without the mark.
+// TestByteOrderMark: a file that starts with a byte-order mark is read, and its faults have the
+// right positions. Control: the same file without the mark.
 func TestByteOrderMark(t *testing.T) {
 	t.Parallel()
 	for _, mark := range []string{"", "\ufeff"} {
@@ -27,7 +27,7 @@ func TestByteOrderMark(t *testing.T) {
 			t.Errorf("%q: %s", mark, text)
 		}
 	}
-	// A mark within the file is none.
+	// A mark within the file is not a byte-order mark.
 	w := newWorld(t)
 	opts := w.options()
 	opts.Path = filepath.Join(w.home, "palyra.toml")

@@ -9,8 +9,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// model is a table of a model that is in order, but for what is put in place
-// of a line.
+// model returns a valid table of a model, with the given replacements.
 func model(replace ...string) string {
 	text := "[[models]]\nname = \"fast\"\nprovider = \"openai\"\nmodel = \"m-1\"\nbase_url = \"https://models.example.org/v1\"\n"
 	return strings.NewReplacer(replace...).Replace(text)
@@ -87,7 +86,7 @@ func TestModelsAreFilledIn(t *testing.T) {
 	}
 }
 
-// A key inside of a workspace could be read by what works there.
+// A key file inside a workspace is refused, because programs in the workspace could read it.
 func TestKeyFilesOutsideOfWorkspaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -51,8 +51,8 @@ func TestMoveSecrets(t *testing.T) {
 	}
 }
 
-// FuzzMoveSecrets: what comes out of any document parses, has all that the document had
-// but what moved, and holds no line that the document did not have, but for keys.
+// FuzzMoveSecrets: for any document, the output parses and contains all of the document except
+// the moved tables. Apart from keys, it has no line that the document did not have.
 func FuzzMoveSecrets(f *testing.F) {
 	f.Add("a = 1\n[[secrets]]\nname = 'x'\n# c\nhosts = [\n'a',\n]\n[[models]]\napi_key_file = '/k' # d\n[models.x]\ny = 1\n")
 	f.Add("secrets = [{a = 1}]\nmodels = [{api_key_file = \"/k\"}]\r\n[http]\n\"é\" = '''\n[[secrets]]'''")

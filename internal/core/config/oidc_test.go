@@ -70,7 +70,7 @@ func TestOIDC(t *testing.T) {
 	}
 }
 
-// The client's secret is read as other private files are, and never repeated.
+// The client's secret is read like other private files, and never repeated in output.
 func TestClientSecret(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

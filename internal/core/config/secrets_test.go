@@ -9,8 +9,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// secretTable is a table of a secret that is in order, but for what is put in
-// place of a text.
+// secretTable returns a valid table of a secret, with the given replacements.
 func secretTable(replace ...string) string {
 	text := "[[secrets]]\nname = \"github\"\nfile = \"~/token\"\nhosts = [\"api.github.com:443\"]\nenv = \"GITHUB_TOKEN\"\n"
 	return strings.NewReplacer(replace...).Replace(text)
@@ -75,7 +74,7 @@ func TestSecretsAreFilledIn(t *testing.T) {
 	}
 }
 
-// A secret inside of a workspace could be read by what works there.
+// A secret file inside a workspace is refused, because programs in the workspace could read it.
 func TestSecretsOutsideOfWorkspaces(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

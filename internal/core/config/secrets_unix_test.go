@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// What is wrong with the file of a secret does not keep the configuration from
-// loading; a check finds it, and nobody gets a value from it.
+// An invalid secret file does not prevent loading the configuration. A check reports it, and no
+// value is read from it.
 func TestSecretFiles(t *testing.T) {
 	t.Parallel()
 	const value = "ghp_do-not-tell"
@@ -69,7 +69,7 @@ func TestSecretFiles(t *testing.T) {
 			t.Errorf("%s: %q, %v", test.name, got, err)
 		}
 	}
-	// A new value counts at the next use.
+	// A new value takes effect at the next use.
 	w := newWorld(t)
 	s := Secret{File: filepath.Join(w.home, "token")}
 	for _, value := range []string{"the-first-value", "the-second-value"} {

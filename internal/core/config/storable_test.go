@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A limit that lets a result grow beyond what can be stored is refused, with
-// the reason.
+// A limit that would permit results larger than the store accepts is refused, with the reason.
 func TestResultLimitsFitTheStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -38,7 +37,7 @@ func TestResultLimitsFitTheStore(t *testing.T) {
 			t.Errorf("%s: does not say why: %+v", name, found[0])
 		}
 	}
-	// A result that is as large as it may be fits: both streams as base64.
+	// A result of the maximum size fits: both streams as base64.
 	if most := 2 * (5 * mib) * 4 / 3; most >= MaxResult {
 		t.Errorf("%d bytes of output do not fit into %d", most, MaxResult)
 	}

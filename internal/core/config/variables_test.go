@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestUnknownVariables: a variable that is Palyra's by its name and means nothing
-// is an error that names the right one, for both programs.
+// TestUnknownVariables: an unknown variable with Palyra's prefix is an error that suggests the
+// right name, for both programs.
 func TestUnknownVariables(t *testing.T) {
 	t.Parallel()
 	for name, says := range map[string]string{

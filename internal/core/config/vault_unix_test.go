@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// What is wrong with the passphrase's file does not keep the configuration from loading;
-// a check finds it, without what the file holds.
+// An invalid passphrase file does not prevent loading the configuration. A check reports it
+// without its contents.
 func TestVaultPassphrase(t *testing.T) {
 	t.Parallel()
 	const value = "do not tell"

@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// form says the same as a regular expression, which takes a millisecond to
-// compile.
+// form is the equivalent regular expression, which takes a millisecond to compile.
 var form = regexp.MustCompile(`^([a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?\.)*[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
 func FuzzValid(f *testing.F) {

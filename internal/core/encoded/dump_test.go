@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// dumps are what programs print of "xxghp_0123456789>>>???abcdef".
+// dumps are the outputs of programs for "xxghp_0123456789>>>???abcdef".
 var dumps = map[string]string{
 	"hexdump -C": `00000000  78 78 67 68 70 5f 30 31  32 33 34 35 36 37 38 39  |xxghp_0123456789|
 00000010  3e 3e 3e 3f 3f 3f 61 62  63 64 65 66              |>>>???abcdef|
@@ -54,7 +54,7 @@ func TestDump(t *testing.T) {
 				continue
 			}
 			found = true
-			// The place ends with the line, so that no characters beside the digits are left.
+			// The place ends with the line, so that no characters next to the digits remain.
 			from, to := r.Place(at, at+len(secret))
 			from, to = from-len("$ "+name+"\n"), to-len("$ "+name+"\n")
 			if rest := text[to:]; rest[0] != '\n' || strings.Contains(rest, "abcdef") || strings.Contains(text[:from], "ghp") {
@@ -81,8 +81,8 @@ func TestJoined(t *testing.T) {
 		"aG+Vs+bG+8g+dG+hl+__":          {"aGVsbG8gdGhl__"},
 		"68_65_6c_6c_6f_21_21_21":       {"68656c6c6f212121"},
 		"aGVs\n  bG8g\n  dGhl":          {"aGVsbG8gdGhl"},
-		"aGVs......bG8g......dGhl":      nil, // too much between two
-		"aGVsbG8gdGhlcmU=":              nil, // has no separators
+		"aGVs......bG8g......dGhl":      nil, // too many characters between two groups
+		"aGVsbG8gdGhlcmU=":              nil, // without separators
 		"every word has another length": nil,
 	} {
 		var got []string

@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// readings are the texts that were read, each with what it was read from.
+// readings lists the decoded texts, each with its source.
 func readings(text string, all func(yield func(*Reading) bool)) (list []string) {
 	for r := range all {
-		if n := len(r.Text) - 1; n > 0 { // without what stands for the rest
+		if n := len(r.Text) - 1; n > 0 { // without the placeholder for the rest
 			from, to := r.Place(0, n)
 			list = append(list, fmt.Sprintf("%q of %q", r.Text[:n], text[from:to]))
 		}
@@ -75,8 +75,8 @@ func TestDigits(t *testing.T) {
 	}
 }
 
-// FuzzReadings: whatever the text, what is read stands in it in its order, and what
-// was encoded is among it.
+// FuzzReadings: for any text, a reading is in it in its order, and the encoded secret is among
+// the readings.
 func FuzzReadings(f *testing.F) {
 	f.Add("before ", []byte("the secret"), " after")
 	f.Add("QUJD", []byte("\x00\x01\x02\x03\x04\x05\x06\x07"), "0x")
@@ -113,7 +113,7 @@ func FuzzReadings(f *testing.F) {
 					}
 				}
 			}
-			// Digits before and after may shift those of the secret.
+			// Digits before and after may shift the secret's digits.
 			if strings.HasSuffix(before, " ") && !found && (len(after) == 0 || after[0]|0x20 != 'x') {
 				t.Errorf("%q: %q is not found", text, secret)
 			}
@@ -121,8 +121,7 @@ func FuzzReadings(f *testing.F) {
 	})
 }
 
-// mustHold is what MayHold has to say at least: one of the readings has a word in it,
-// or more base64.
+// mustHold is the minimum result of MayHold: true if a reading contains a word or more base64.
 func mustHold(text []byte, least int, words []string) bool {
 	for r := range Base64(text, least) {
 		lower := bytes.Clone(r.Text)
@@ -143,8 +142,8 @@ func mustHold(text []byte, least int, words []string) bool {
 	return false
 }
 
-// FuzzMayHold: what the readings of a text have in them is not missed, and the first
-// places of words are those of a plain search.
+// FuzzMayHold: content of a text's readings is never missed, and the first positions of words
+// are the same as in a plain search.
 func FuzzMayHold(f *testing.F) {
 	words := []string{"key", "sk-", "-----begin ", "kex"}
 	var b Beginnings

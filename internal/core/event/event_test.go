@@ -33,7 +33,8 @@ func declared(t *testing.T) []event.Code {
 	return codes
 }
 
-// TestCatalogIsComplete compares the constants with the catalog, and finds rows that lack a text.
+// TestCatalogIsComplete compares the constants with the catalog, and reports rows without a
+// text.
 func TestCatalogIsComplete(t *testing.T) {
 	t.Parallel()
 	codes := declared(t)

@@ -19,7 +19,7 @@ func TestRegexp(t *testing.T) {
 	}
 }
 
-// A text that does not compile is found at its first use, not before.
+// An invalid pattern is reported at its first use, not before.
 func TestCompilesAtFirstUse(t *testing.T) {
 	t.Parallel()
 	r := New(`(`)

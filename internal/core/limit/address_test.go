@@ -29,8 +29,8 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// TestOneNetworkIsOneKey: who has a network of 2^64 addresses gets the requests of
-// one. The control counts each address by itself.
+// TestOneNetworkIsOneKey: a client with a network of 2^64 addresses gets the requests of one.
+// Control: each address counts by itself.
 func TestOneNetworkIsOneKey(t *testing.T) {
 	t.Parallel()
 	served := func(key func(string) string) (n int) {

@@ -21,13 +21,13 @@ var (
 	bob   = Who{"user:bob", "user:bob"}
 )
 
-// enterer is a queue, or what a control puts in its place.
+// enterer is a queue, or its replacement in a control.
 type enterer interface {
 	Enter(ctx context.Context, who Who) (leave func(), err error)
 }
 
-// arrivals enter one after the other while all places are taken, and leave as soon
-// as they have one. It returns whose turn came, in order.
+// arrivals lets callers enter in order while all places are taken; each leaves as soon as it
+// has a place. It returns the callers in the order in which they were served.
 func arrivals(t *testing.T, q enterer, all ...Who) (served []string) {
 	t.Helper()
 	leave := must.Get(q.Enter(t.Context(), Who{"x", "x"}))(t)
@@ -91,8 +91,8 @@ func (f fifo) Enter(ctx context.Context, _ Who) (func(), error) {
 	}
 }
 
-// TestFairness: after a hundred calls of an agent, a call of its owner and one of another user are
-// among the first to be served. The control is the queue of a channel.
+// TestFairness: after a hundred calls of an agent, a call of its owner and one of another user
+// are among the first to be served. Control: the queue of a channel.
 func TestFairness(t *testing.T) {
 	t.Parallel()
 	worst := func(build func() enterer) (last int) {
@@ -110,8 +110,8 @@ func TestFairness(t *testing.T) {
 	}
 }
 
-// TestQueueIsShared: who fills its share is refused with a time, and others still
-// get in, those of the same owner, too.
+// TestQueueIsShared: a caller that fills its share is refused with a retry time; others can
+// still enter, including other callers of the same owner.
 func TestQueueIsShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -158,8 +158,8 @@ func TestQueueIsShared(t *testing.T) {
 	})
 }
 
-// TestRetryAfterFollowsTheTimes: the longer places are kept and the more wait, the
-// later.
+// TestRetryAfterFollowsTheTimes: the retry time increases with the time that places are held
+// and with the number of waiting callers.
 func TestRetryAfterFollowsTheTimes(t *testing.T) {
 	t.Parallel()
 	q := &Queue{places: 2, most: 10}
@@ -223,8 +223,8 @@ func TestSlotOfACancelledWaiterIsReused(t *testing.T) {
 	}
 }
 
-// TestLeastQueue: a queue has a place whatever it is told, and without room to wait
-// nobody does.
+// TestLeastQueue: a queue has at least one place, whatever its configuration. Without room to
+// wait, no caller waits.
 func TestLeastQueue(t *testing.T) {
 	t.Parallel()
 	q := NewQueue(0, 0)
@@ -236,9 +236,9 @@ func TestLeastQueue(t *testing.T) {
 	leave()
 }
 
-// TestRandomArrivals: whatever comes, stays and gives up, never more have a place
-// than there are, never more wait than may, nobody waits while a place is free, and
-// nothing is left at the end.
+// TestRandomArrivals: for random arrivals, durations and cancellations, no more callers have a
+// place than exist, and no more wait than permitted. No caller waits while a place is free, and
+// the queue is empty at the end.
 func TestRandomArrivals(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(60) {
@@ -269,7 +269,7 @@ func TestRandomArrivals(t *testing.T) {
 	}
 }
 
-// watcher counts what those who come see for themselves.
+// watcher counts what the callers observe.
 type watcher struct {
 	t      *testing.T
 	q      *Queue

@@ -21,7 +21,7 @@ func lockout(t *testing.T) *Lockout {
 	return must.Get(NewLockout(backoff))(t)
 }
 
-// small makes a lockout with room for few keys and shared counts.
+// small returns a lockout with room for few keys and few shared counts.
 func small(t *testing.T, most, shared int) *Lockout {
 	t.Helper()
 	l := lockout(t)
@@ -94,8 +94,8 @@ func TestBadBackoff(t *testing.T) {
 	}
 }
 
-// TestGuessesAtOnce: attempts at the same time are no more guesses than those one
-// after the other. The control looks first and counts afterwards.
+// TestGuessesAtOnce: concurrent attempts permit no more guesses than sequential ones. Control:
+// an implementation that checks first and counts afterwards.
 func TestGuessesAtOnce(t *testing.T) {
 	t.Parallel()
 	guesses := func(begin func(*Lockout) bool) int64 {
@@ -128,9 +128,9 @@ func TestGuessesAtOnce(t *testing.T) {
 	}
 }
 
-// TestMillionKeys: a million keys fail, and memory stays bounded while the one that
-// was locked before them stays locked, and newcomers are still counted. The control
-// drops the oldest key when there is no room, as a plain LRU table would.
+// TestMillionKeys: a million failing keys do not exceed the memory bound. A key that was locked
+// before stays locked, and new keys are still counted. Control: dropping the oldest key when
+// there is no room, like a plain LRU table.
 func TestMillionKeys(t *testing.T) {
 	t.Parallel()
 	run := func(t *testing.T, flood int, before func(l *Lockout, key string)) (l *Lockout, most int) {
@@ -173,7 +173,7 @@ func TestMillionKeys(t *testing.T) {
 	})
 }
 
-// leastRecent makes room before each failure by dropping the key that came first.
+// leastRecent makes room before each failure by dropping the oldest key.
 func leastRecent() func(l *Lockout, key string) {
 	var order []uint64
 	return func(l *Lockout, key string) {
@@ -189,7 +189,7 @@ func leastRecent() func(l *Lockout, key string) {
 	}
 }
 
-// unbounded is what a Lockout has to be, for as many keys as there are.
+// unbounded is a model of Lockout without a bound on the number of keys.
 type unbounded map[string]*failures
 
 func (u unbounded) failed(key string, now time.Time) {
@@ -210,9 +210,9 @@ func (u unbounded) locked(key string, now time.Time) time.Duration {
 	return 0
 }
 
-// play does to l and to the model what steps say, two bytes for each step: what,
-// and to which key. It returns how the two differ: exact says whether they have to be
-// the same, or l may lock for longer. before runs before each failure.
+// play applies steps to l and to the model, two bytes for each step: the operation and the key.
+// It returns an error if the two differ. If exact is false, l may lock for longer than the
+// model. before runs before each failure.
 func play(l *Lockout, steps []byte, exact bool, before func(*Lockout, string)) error {
 	model, now := unbounded{}, time.Now()
 	l.now = func() time.Time { return now }
@@ -261,9 +261,9 @@ func random(r *rand.Rand) []byte {
 	return steps
 }
 
-// TestLockoutIsNoLaxerThanTheModel: with room for all keys a Lockout locks as long
-// as one without bounds would, and with room for few never for less. The control
-// drops keys to make room.
+// TestLockoutIsNoLaxerThanTheModel: with room for all keys, a Lockout locks as long as one
+// without bounds, and with room for few keys never for less. Control: dropping keys to make
+// room.
 func TestLockoutIsNoLaxerThanTheModel(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(13, 5))
@@ -285,7 +285,7 @@ func TestLockoutIsNoLaxerThanTheModel(t *testing.T) {
 	}
 }
 
-// dropAny makes room for a new key by dropping the one that would be forgotten first.
+// dropAny makes room for a new key by dropping the key that would expire first.
 func dropAny(l *Lockout, key string) {
 	if len(l.next) == l.most && l.byKey[maphash.String(l.seed, key)] == nil {
 		l.forget(l.next[0])

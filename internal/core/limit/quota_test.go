@@ -37,14 +37,14 @@ func TestRate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := book(t, limits)
-		b.Charge("a", 150) // what was begun may leave more than there is
+		b.Charge("a", 150) // work in progress may exceed the quota
 		refused(t, b, "a", 10, "rate", 6*time.Second)
-		begin(t, b, "b", 10)() // control: another
+		begin(t, b, "b", 10)() // control: another key
 		time.Sleep(6 * time.Second)
 		begin(t, b, "a", 10)()
 		time.Sleep(time.Hour)
 		begin(t, b, "a", 60)()
-		refused(t, b, "a", 60, "rate", 2*time.Second) // a burst is all that was saved
+		refused(t, b, "a", 60, "rate", 2*time.Second) // a burst is limited to the saved amount
 	})
 }
 
@@ -83,7 +83,7 @@ func TestDailyQuota(t *testing.T) {
 		again.Restore(kept)
 		refused(t, again, "a", 20, "day", full)
 		begin(t, again, "a", 5)()
-		begin(t, book(t, limits), "a", 20)() // control: what was forgotten
+		begin(t, book(t, limits), "a", 20)() // control: a book without the stored usage
 		time.Sleep(full)
 		begin(t, b, "a", 20)()
 		begin(t, again, "a", 20)()

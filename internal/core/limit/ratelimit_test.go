@@ -18,7 +18,7 @@ func limiter(t *testing.T, l Rates) *Limiter {
 	return must.Get(NewLimiter(map[Class]Rates{read: l}))(t)
 }
 
-// spend asks until refused and returns how often it was served.
+// spend requests until refused and returns the number of permitted requests.
 func spend(l *Limiter, keys ...string) int {
 	for n := 0; ; n++ {
 		if ok, _ := l.Allow(read, keys...); !ok {
@@ -85,7 +85,7 @@ func TestGlobalBucket(t *testing.T) {
 	})
 }
 
-// A request counts against its principal and its address, or against none.
+// A request counts against both its principal and its address, or against neither.
 func TestTwoKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -93,7 +93,7 @@ func TestTwoKeys(t *testing.T) {
 		if n := spend(l, "user:a", "192.0.2.1"); n != 3 {
 			t.Fatalf("served %d, want 3", n)
 		}
-		// The address is empty, so user:b must not pay.
+		// The address has no tokens left, so user:b must not be charged.
 		for range 10 {
 			if ok, _ := l.Allow(read, "user:b", "192.0.2.1"); ok {
 				t.Fatal("served though the address is used up")
@@ -105,7 +105,7 @@ func TestTwoKeys(t *testing.T) {
 	})
 }
 
-// A caller over its own limit must not use up what others share.
+// A caller over its own limit must not use up the shared limit.
 func TestFloodAffectsOnlyItsKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -145,9 +145,9 @@ func TestUnknownClassIsRefused(t *testing.T) {
 	}
 }
 
-// attack spends a bucket, then sends as many other keys as the shared bucket
-// lets through for a while, and returns the most buckets ever held and how
-// often the first key was served in all.
+// attack uses up a bucket, then sends as many other keys as the shared bucket permits for a
+// while. It returns the maximum number of stored buckets, and how often the first key was
+// permitted in total.
 func attack(l *Limiter, seconds int) (most, served int) {
 	served = spend(l, "attacker")
 	for range seconds * 10 {
@@ -165,9 +165,8 @@ func attack(l *Limiter, seconds int) (most, served int) {
 	return most, served
 }
 
-// TestEvictionResetsNothing floods the limiter with keys: memory stays within
-// the bound, the flooder gets no fresh bucket, and other keys are not refused
-// for lack of room.
+// TestEvictionResetsNothing floods the limiter with keys. Memory stays within the bound, the
+// flooding key gets no new bucket, and other keys are not refused for lack of room.
 func TestEvictionResetsNothing(t *testing.T) {
 	t.Parallel()
 	lim := Rates{Each: Limit{PerSecond: 0.1, Burst: 5}, Global: Limit{PerSecond: 50, Burst: 100}}
@@ -185,8 +184,8 @@ func TestEvictionResetsNothing(t *testing.T) {
 			t.Error("a new key finds no room")
 		}
 	})
-	// Negative control: with a table too small for the shared limit, where the
-	// least recent bucket is dropped though it is not full, the flood pays.
+	// Control: if a table is too small for the shared limit and drops the least recent bucket
+	// although it is not full, the flood succeeds.
 	synctest.Test(t, func(t *testing.T) {
 		l := limiter(t, lim)
 		stop := forgetful(l, 8)
@@ -198,8 +197,8 @@ func TestEvictionResetsNothing(t *testing.T) {
 	})
 }
 
-// forgetful makes a limiter drop buckets beyond n whether they are full or
-// not, as a plain LRU table would.
+// forgetful makes a limiter drop buckets beyond n whether or not they are full, like a plain
+// LRU table.
 func forgetful(l *Limiter, n int) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
@@ -221,7 +220,7 @@ func forgetful(l *Limiter, n int) (stop func()) {
 	return func() { close(done); wg.Wait() }
 }
 
-// At the hard cap a class refuses newcomers rather than forget.
+// At its capacity, a class refuses new keys instead of dropping buckets.
 func TestHardCapFailsClosed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -262,7 +261,7 @@ func TestConcurrentUse(t *testing.T) {
 	})
 }
 
-// TestRefusalsAreCounted: by class, with the time of the last one.
+// TestRefusalsAreCounted: refusals are counted by class, with the time of the last one.
 func TestRefusalsAreCounted(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -283,8 +282,8 @@ func TestRefusalsAreCounted(t *testing.T) {
 	})
 }
 
-// TestCheckDoesNotAllocate: neither a request of known keys that is let through, nor
-// one that is refused, whatever keys it brings.
+// TestCheckDoesNotAllocate: a permitted request of known keys does not allocate, and neither
+// does a refused request with any keys.
 //
 // Not parallel: it counts the allocations of the process.
 func TestCheckDoesNotAllocate(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// program is a tree with one of each thing that a page shows or leaves out.
+// program returns a command tree with one of each element that a page shows or omits.
 func program() *cobra.Command {
 	run := func(*cobra.Command, []string) {}
 	root := &cobra.Command{Use: "tool", Short: "Do things", Long: "tool does things.\n\n.profile is no order:\n  kept  as it is\nand on.", Example: "tool add 'a b' # one", Run: run}
@@ -77,8 +77,7 @@ other(1)
 
 var page = Page{Section: 8, Heading: "group", SeeAlso: []string{"other(1)"}}
 
-// TestPage: everything is there once, examples included, and nothing says when it
-// was written.
+// TestPage: the page contains each element once, including examples, and no date.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	if got := page.Write(program()); got != want {
@@ -86,7 +85,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestGroff asks groff what it makes of the page.
+// TestGroff checks that groff formats the page without errors.
 func TestGroff(t *testing.T) {
 	t.Parallel()
 	groff, err := exec.LookPath("groff")

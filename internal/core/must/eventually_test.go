@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// recorder is a testing.TB that keeps the message of a failed test.
+// recorder is a testing.TB that records the message of a failed test.
 type recorder struct {
 	testing.TB
 	failure string

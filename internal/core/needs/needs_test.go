@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// recorder is a test that notes how it ended.
+// recorder is a testing.TB that records how the test ended.
 type recorder struct {
 	testing.TB
 	skipped, failed bool

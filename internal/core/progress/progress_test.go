@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/progress"
 )
 
-// TestWatch: nothing is told before Patience is over, then the count of each
-// interval, and nothing after the end.
+// TestWatch: no count is reported before Patience is over, then one count per interval, and
+// none after the end.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -24,7 +24,7 @@ func TestWatch(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var told []progress.Count
 			m := progress.From(progress.With(t.Context(), &progress.Meter{}))
-			m.Add(99) // of a work before
+			m.Add(99) // of earlier work
 			m.Expect(10)
 			stop := m.Watch(time.Second, func(n progress.Count) { told = append(told, n) })
 			m.Add(3)
@@ -39,7 +39,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// TestWithoutWatcher: who works counts without asking whether anybody watches.
+// TestWithoutWatcher: work counts its progress whether or not a watcher exists.
 func TestWithoutWatcher(t *testing.T) {
 	t.Parallel()
 	m := progress.From(t.Context())

@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/event"
 )
 
-// elsewhere are the events of identities and notifications that are no act on what speaks
-// for a member, with the reason.
+// elsewhere maps the events of identities and notifications that are not acts on a member's
+// credentials to the reason.
 var elsewhere = map[event.Code]string{
 	event.CACreated:          "it is the gateway's own",
 	event.GatewayKeyReplaced: "it is the gateway's own",
@@ -36,8 +36,8 @@ var elsewhere = map[event.Code]string{
 	event.Notified:           "a message to people",
 }
 
-// TestEveryActHasARow: each kind has one row, and each event about what speaks for a member
-// belongs to one row. Whoever adds another way to speak for a member adds a row.
+// TestEveryActHasARow: each kind has one row, and each event about a member's credentials
+// belongs to one row. A new way to act for a member needs a new row.
 func TestEveryActHasARow(t *testing.T) {
 	t.Parallel()
 	rows := map[Kind]int{}
@@ -71,7 +71,7 @@ func TestEveryActHasARow(t *testing.T) {
 	}
 }
 
-// declaredKinds are the constants of the type Kind in this package.
+// declaredKinds returns the constants of the type Kind in this package.
 func declaredKinds(t *testing.T) (kinds []Kind) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "acts.go", nil, 0)
@@ -95,25 +95,25 @@ func declaredKinds(t *testing.T) (kinds []Kind) {
 	return kinds
 }
 
-// account is an account in a chat that the attacker has, mapped to a member.
+// account is a chat account of the attacker that is mapped to a member.
 type account struct {
 	member    access.Principal
 	consented bool
 }
 
-// simulation is a world in which members also map accounts and make agents for one another.
+// simulation is a world in which members also map accounts and create agents for each other.
 type simulation struct {
 	world
 
 	random   *rand.Rand
 	accounts []account
-	// agents are of the attacker's making, by their owner.
+	// agents maps the agents that the attacker created to their owners.
 	agents map[access.Principal]access.Principal
-	// lax has every consent count, which is the control.
+	// lax makes every consent count, which is the control.
 	lax bool
 }
 
-// exercises does an act of each kind, by a member.
+// exercises performs an act of each kind, by a member.
 var exercises = map[Kind]func(c *simulation, by access.Principal){
 	Made: func(c *simulation, by access.Principal) {
 		if owner := c.anyone(); c.random.IntN(3) == 0 {
@@ -146,8 +146,8 @@ var exercises = map[Kind]func(c *simulation, by access.Principal){
 			c.did(Mapped, c.accounts[len(c.accounts)-1].member, by)
 		}
 	},
-	// An honest member consents to accounts of its own alone, so that only those count here
-	// to which the attacker consents in the member's name.
+	// An honest member consents only to their own accounts. Only consents that the attacker gives
+	// in the member's name therefore count here.
 	Consented: func(c *simulation, by access.Principal) {
 		counts := c.lax || len(c.history.Controllers()[by]) == 0
 		for i, a := range c.accounts {
@@ -166,14 +166,14 @@ var exercises = map[Kind]func(c *simulation, by access.Principal){
 
 func (c *simulation) anyone() access.Principal { return c.members[c.random.IntN(len(c.members))] }
 
-// handed is an act by which the author could act as the member.
+// handed performs an act by which its author could act as the member.
 func (c *simulation) handed(kind Kind, by access.Principal) {
 	p := c.anyone()
 	c.did(kind, p, by)
 	c.held[p] = c.held[p] || c.held[by]
 }
 
-// ballots are the members as whom the attacker can vote.
+// ballots returns the members as whom the attacker can vote.
 func (c *simulation) ballots() (list []access.Principal) {
 	for _, p := range c.members {
 		if c.held[p] || slices.Contains(c.accounts, account{p, true}) {
@@ -183,8 +183,8 @@ func (c *simulation) ballots() (list []access.Principal) {
 	return list
 }
 
-// countsTwice reports whether the attacker counts as two people, or as one for a call of its own.
-// beside counts the creator of an agent as a requester of its calls.
+// countsTwice reports whether the attacker counts as two people, or as one for a call of its
+// own. If beside is set, the creator of an agent counts as a requester of its calls.
 func (c *simulation) countsTwice(beside bool) bool {
 	is, voters := c.history.Controllers().Independence(), c.ballots()
 	for _, requester := range c.members {
@@ -204,7 +204,7 @@ func (c *simulation) countsTwice(beside bool) bool {
 	return false
 }
 
-// newSimulation does random acts of all kinds of the table.
+// newSimulation performs random acts of all kinds of the table.
 func newSimulation(t *testing.T, random *rand.Rand, lax bool) *simulation {
 	c := &simulation{world: world{held: map[access.Principal]bool{}}, random: random, agents: map[access.Principal]access.Principal{}, lax: lax}
 	for i := range 2 + random.IntN(2) {
@@ -216,7 +216,7 @@ func newSimulation(t *testing.T, random *rand.Rand, lax bool) *simulation {
 	c.held[c.attacker] = true
 	for range 8 + random.IntN(20) {
 		kind := Table[random.IntN(len(Table))].Kind
-		if random.IntN(2) == 0 { // those that matter together
+		if random.IntN(2) == 0 { // the relevant ones together
 			kind = []Kind{DeviceGiven, Confirmed, Mapped, Consented}[random.IntN(4)]
 		}
 		exercise := exercises[kind]
@@ -228,10 +228,10 @@ func newSimulation(t *testing.T, random *rand.Rand, lax bool) *simulation {
 	return c
 }
 
-// TestNobodyVotesTwice: whoever does whatever acts of the table in whatever order never casts
-// two votes, nor one on a request of its own, by way of something that it made or controls.
-// If every consent counted it would, and if the maker of an agent were nobody to its calls:
-// those are the controls.
+// TestNobodyVotesTwice: with any sequence of acts of the table, no member casts two votes, or
+// votes on their own request, through anything that they created or control. Controls: if every
+// consent counted, or if the creator of an agent did not count as a requester of its calls,
+// this would be possible.
 func TestNobodyVotesTwice(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(31, 4))

@@ -110,8 +110,8 @@ func TestCountWithSeveralRequesters(t *testing.T) {
 	}
 }
 
-// A team that one owner made can work once the host confirmed its members, and
-// has one voice before.
+// A team that one owner created can work once the host confirmed its members; before that, it
+// counts as one person.
 func TestTeams(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{2, 3, 50} {
@@ -130,7 +130,7 @@ func TestTeams(t *testing.T) {
 	}
 }
 
-// confirmAll is what the host's administrator can do.
+// confirmAll adds the host's confirmation of every member.
 func (h History) confirmAll() History {
 	all := slices.Clone(h)
 	for _, p := range h.principals() {
@@ -139,20 +139,20 @@ func (h History) confirmAll() History {
 	return all
 }
 
-// world is a gateway on which members act, and one of them acts in the name of
-// everybody that it could.
+// world is a gateway on which members act; one of them acts in the name of every member that
+// they control.
 type world struct {
 	members  []access.Principal
 	history  History
 	attacker access.Principal
-	// held are those whose key the attacker has: it made them or gave them a device
-	// or a role, as itself or as one of the held, and nobody else confirmed them
-	// since.
+	// held contains the members whose key the attacker has. The attacker created them or gave them
+	// a device or a role, directly or through another held member, and no other member has
+	// confirmed them since.
 	held map[access.Principal]bool
 }
 
-// play makes a random history of up to 8 members and follows, act by act, whose
-// keys one attacker holds.
+// play creates a random history of up to 8 members and tracks, act by act, whose keys one
+// attacker has.
 func play(random *rand.Rand) world {
 	w := world{held: map[access.Principal]bool{}}
 	roots := 1 + random.IntN(3)
@@ -183,8 +183,7 @@ func (w *world) act(random *rand.Rand, by access.Principal) {
 			w.held[p] = w.held[p] || w.held[by]
 			return
 		}
-		// An honest member confirms whom it knows to be one of its own, and then
-		// the attacker has lost the key.
+		// An honest member confirms only their own members, and the attacker then loses the key.
 		w.did(Confirmed, p, by)
 		if !w.held[by] && p != w.attacker {
 			w.held[p] = false
@@ -196,9 +195,9 @@ func (w *world) did(kind Kind, member access.Principal, by ...access.Principal) 
 	w.history = append(w.history, Act{Member: member, Kind: kind, By: by})
 }
 
-// Whoever controls one credential, and all that it made, is never two: neither for
-// a call of its own nor for that of another, however the members made, changed and
-// confirmed each other.
+// The holder of one credential, with all members that they created, never counts as two people,
+// neither for their own calls nor for others'. This holds for any sequence of creations,
+// changes and confirmations.
 func TestOneCredentialIsNeverTwo(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(13, 1))
@@ -222,8 +221,8 @@ func TestOneCredentialIsNeverTwo(t *testing.T) {
 	}
 }
 
-// One more voter never makes the count smaller, and one more act of another's on
-// somebody never makes it larger.
+// A further voter never decreases the count, and a further act of another member on a member
+// never increases it.
 func TestCountIsMonotone(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(13, 2))
@@ -246,7 +245,7 @@ func TestCountIsMonotone(t *testing.T) {
 	}
 }
 
-// Everybody's confirmation by the host frees everybody.
+// The host's confirmation of all members makes all of them independent.
 func TestHostConfirms(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(13, 3))

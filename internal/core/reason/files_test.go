@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// TestOutOfFiles: what came of the limit of open files says so, whatever reason was
-// made of it and whatever next step it has; other errors keep theirs.
+// TestOutOfFiles: an error caused by the limit of open files has the next step for that limit,
+// whatever reason and next step wrap it. Other errors keep theirs.
 func TestOutOfFiles(t *testing.T) {
 	t.Parallel()
 	opening := func(errno syscall.Errno) error {

@@ -16,8 +16,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// declared reads the codes from the source, so that a code without a row is
-// found.
+// declared returns the codes in the source, so that a code without a row is found.
 func declared(t *testing.T) map[string]reason.Code {
 	t.Helper()
 	file := must.Get(parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0))(t)

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// A copy of the descriptor, as a child has it between fork and exec, does not hold
-// the directory once it is released.
+// A copy of the descriptor, as a child has between fork and exec, does not lock the directory
+// after its release.
 func TestReleasedWhileAChildHoldsTheFile(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
@@ -19,7 +19,7 @@ func TestReleasedWhileAChildHoldsTheFile(t *testing.T) {
 	copied := must.Get(syscall.Dup(int(first.file.Fd())))(t)
 	defer syscall.Close(copied)
 	if _, err := Take(dir); err == nil {
-		t.Fatal("two hold the directory") // the control
+		t.Fatal("two hold the directory") // control
 	}
 	must.Do(t, first.Release())
 	must.Do(t, must.Get(Take(dir))(t).Release())

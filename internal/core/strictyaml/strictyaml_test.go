@@ -110,7 +110,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// Without Plain the same texts are read, but for aliases of nothing.
+// Without Plain, the same texts are read, except aliases without an anchor.
 func TestPlain(t *testing.T) {
 	t.Parallel()
 	for text, place := range map[string]string{
@@ -166,7 +166,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-// No text makes the reader panic, and each error has a place.
+// No text causes a panic, and each error has a position.
 func FuzzDecode(f *testing.F) {
 	f.Add("entries: [{text: a, any: {b: [1, 2.5, ~]}}]", true)
 	f.Add("names: &a [b, *a]\n<<: {x: y}", false)

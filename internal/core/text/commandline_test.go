@@ -23,8 +23,8 @@ func TestQuote(t *testing.T) {
 	}
 }
 
-// FuzzQuote: two command lines that differ never read alike, and a word
-// that needs no quotes has none.
+// FuzzQuote: different command lines have different quoted forms, and a word without special
+// characters is not quoted.
 func FuzzQuote(f *testing.F) {
 	for _, pair := range [][2]string{{"a b", "a\x00b"}, {"a\x00", "a"}, {"'a' b", "'a'\x00b"}, {"'\\''", "''"}, {"\"a\\n\"", "a\n"}, {"a\x00'b c'", "a\x00b c"}, {"\u00ad", `"\u00ad"`}} {
 		f.Add(pair[0], pair[1])

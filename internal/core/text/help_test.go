@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestHelp: an unknown word is answered with the name that was meant, all of a few names, or
-// the three nearest of many.
+// TestHelp: the error for an unknown word suggests the similar name, all names if there are
+// few, or the three nearest of many.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	few := []string{"list", "show", "add"}

@@ -35,7 +35,7 @@ func TestFoldCase(t *testing.T) {
 		"dir. /file":                     "dir. /file",
 		"a\\B:C":                         "a\\b:c",
 		"\u03b1\u0345\u0301/\u1fb4":      "\u03ac\u03b9/\u03ac\u03b9",
-		"\u79d8\ufa10":                   "\u79d8\u585a", // an ideograph for compatibility
+		"\u79d8\ufa10":                   "\u79d8\u585a", // a compatibility ideograph
 		"\u13a0\uab70":                   "\u13a0\u13a0",
 		"README.md/\U0001f600\U00010400": "readme.md/\U0001f600\U00010428",
 	} {
@@ -45,8 +45,8 @@ func TestFoldCase(t *testing.T) {
 	}
 }
 
-// Folding once is enough, and all that a file system could take for the same is
-// folded to the same.
+// Folding is idempotent, and all characters that a file system could treat as equal fold to the
+// same text.
 func TestFoldCaseOfEveryCharacter(t *testing.T) {
 	t.Parallel()
 	for r := rune(0); r <= unicode.MaxRune; r++ {
@@ -55,8 +55,7 @@ func TestFoldCaseOfEveryCharacter(t *testing.T) {
 		}
 		folded := checkFolded(t, string(r))
 		for _, other := range []rune{unicode.ToUpper(r), unicode.ToLower(r), unicode.SimpleFold(r)} {
-			// The Turkish letters fold into themselves, whatever becomes of them
-			// in capitals.
+			// The Turkish letters fold to themselves, whatever their upper-case forms are.
 			if r == '\u0131' || r == '\u0130' || other == '\u0131' || other == '\u0130' {
 				continue
 			}
@@ -74,7 +73,7 @@ func FuzzFoldCase(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) { checkFolded(t, text) })
 }
 
-// checkFolded folds a text and checks what has to hold of the result.
+// checkFolded folds a text and checks the invariants of the result.
 func checkFolded(t *testing.T, content string) string {
 	t.Helper()
 	folded := text.FoldCase(content)

@@ -50,8 +50,8 @@ func TestTableOfTheConsole(t *testing.T) {
 	}
 }
 
-// ranges writes the ranges of a class: the distance from the end of the range before and, after a
-// colon, the length beyond one character, both to base 36.
+// ranges encodes the ranges of a class: the distance from the end of the previous range and,
+// after a colon, the length beyond one character, both in base 36.
 func ranges(class func(rune) bool) string {
 	var list []string
 	last := rune(0)

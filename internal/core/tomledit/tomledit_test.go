@@ -104,7 +104,7 @@ func TestRefused(t *testing.T) {
 	}
 	for text, path := range map[string][]string{
 		"hooks = { a = 1 }\n": {"hooks", "state", "x"}, // a table in one line
-		"a = 1\n":             {"a", "b"},              // no table at all
+		"a = 1\n":             {"a", "b"},              // not a table
 		"[[a]]\nb = 1\n":      {"a", "c"},              // a list of tables
 	} {
 		if edited, _, err := Set([]byte(text), path, "x"); !errors.Is(err, ErrNotEdited) {
@@ -119,8 +119,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// FuzzEdit holds that what is added stands in the text, that nothing else changed, and
-// that removing it gives the text of before.
+// FuzzEdit: an added value is in the text, nothing else changes, and its removal restores the
+// original text.
 func FuzzEdit(f *testing.F) {
 	for _, text := range []string{config, "", "\n", "# x", "a = 1", "[a]\r\nb = 1\r\n\r\n", "a.b = 1\na.c.d = '''x\ny'''\n", "[[a]]\n[[a.b]]\nc = 1\n[d]", "[a.b]\n[a]\n"} {
 		f.Add([]byte(text), "a", "b", "x")

@@ -13,8 +13,9 @@ import (
 	"palyra/internal/core/encoded"
 )
 
-// This is the search for keys as it was before it looked first whether there can be
-// any: every hint at every place, and every reading of base64. Both find the same.
+// This is an earlier, slower implementation of the search for keys, without the preliminary
+// check: it tries every hint at every position, and every reading of base64. Both find the same
+// keys.
 
 func redactTextBefore(text string) string {
 	found := secretSpansBefore(text, encodedRounds)
@@ -98,7 +99,7 @@ func wantSameRedaction(t *testing.T, text string) {
 	}
 }
 
-// hidingPlaces are texts with and without a key in it, in all kinds of encodings.
+// hidingPlaces returns a text with and without keys in it, in many encodings.
 func hidingPlaces(r *rand.Rand, words []string) string {
 	encodings := []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding}
 	pick := func(list []string) string { return list[r.IntN(len(list))] }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A text that is passed on unread holds nothing that reading it would redact.
+// A text that passes without being parsed contains nothing that would be redacted.
 func FuzzRedact(f *testing.F) {
 	token := "ghp_" + strings.Repeat("a", 36)
 	for _, seed := range []string{

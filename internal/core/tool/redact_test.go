@@ -73,8 +73,7 @@ func TestRedactText(t *testing.T) {
 	}
 }
 
-// TestRedactFolded shows that a key in the name of a file is hidden in both
-// spellings of the path.
+// TestRedactFolded: a key in a file name is redacted in both spellings of the path.
 func TestRedactFolded(t *testing.T) {
 	t.Parallel()
 	token := strings.Repeat("aB3", 12)
@@ -96,8 +95,8 @@ func TestRedactFolded(t *testing.T) {
 	}
 }
 
-// FuzzRedactText compares the search by hints with a try of every form at every
-// place: both find the same secrets.
+// FuzzRedactText compares the search by hints with a search for every form at every position:
+// both find the same secrets.
 func FuzzRedactText(f *testing.F) {
 	for _, s := range []string{
 		"AKIAABCDEFGHIJKLMNOP", "xAKIAABCDEFGHIJKLMNOP", "Bearer abcdefghijklmnop=", "-----BEGIN PRIVATE KEY-----\nx",
@@ -136,7 +135,7 @@ func FuzzRedactText(f *testing.F) {
 	})
 }
 
-// keys are one of each form.
+// keys returns one key of each form.
 func keys() []string {
 	token := strings.Repeat("aB3", 12)
 	return []string{
@@ -175,8 +174,8 @@ func TestRedactInsideText(t *testing.T) {
 	}
 }
 
-// TestRedactBase64: a key in content_base64, or in a longer text, is none that
-// anybody could decode; what holds none stays as it is.
+// TestRedactBase64: a key in content_base64, or in a longer text, cannot be decoded after the
+// redaction. Text without a key is unchanged.
 func TestRedactBase64(t *testing.T) {
 	t.Parallel()
 	for _, key := range append(keys(), "Bearer abcdefghijklmnop") {
@@ -205,7 +204,7 @@ func TestRedactBase64(t *testing.T) {
 	}
 }
 
-// BenchmarkRedact is what the arguments of a call cost that hold no key.
+// BenchmarkRedact measures the cost of a call's arguments without a key.
 func BenchmarkRedact(b *testing.B) {
 	binary := make([]byte, 700<<10)
 	r := rand.New(rand.NewPCG(1, 2))
@@ -228,7 +227,7 @@ func BenchmarkRedact(b *testing.B) {
 	}
 }
 
-// All members but those excepted, wherever the value stands in another one.
+// All members except the listed ones are redacted, wherever the value is nested.
 func TestRedactAllMembersBut(t *testing.T) {
 	t.Parallel()
 	paths := []string{"/h/*", "!/h/shown"}

@@ -10,7 +10,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// foreign compiles the schema of a server's tool, and returns what is not checked of it.
+// foreign compiles the schema of a server's tool, and returns the keywords that are not
+// checked.
 func foreign(t *testing.T, schema string) (*Schema, string) {
 	t.Helper()
 	d := Descriptor{Name: "s/t", Executor: MCPUpstream, InputSchema: json.RawMessage(schema)}
@@ -30,7 +31,7 @@ func TestCheckable(t *testing.T) {
 	for name, c := range map[string]struct {
 		schema    string
 		unchecked string
-		// takes and refuses are inputs, with "; " between them.
+		// takes and refuses are lists of inputs, separated by "; ".
 		takes, refuses string
 	}{
 		"annotations": {
@@ -107,7 +108,7 @@ func TestCheckable(t *testing.T) {
 	}
 }
 
-// plainWords wants a message without values as Go prints them.
+// plainWords fails if a message contains Go's representation of a value.
 func plainWords(t *testing.T, err error) {
 	t.Helper()
 	for _, word := range []string{"map[", "0x", "<nil>", "anonymous schema", "reflect", "json:", "Go ", "jsonschema", "%!"} {
@@ -117,7 +118,7 @@ func plainWords(t *testing.T, err error) {
 	}
 }
 
-// TestCheckableRefuses: what is no schema of an object has no tool, in plain words.
+// TestCheckableRefuses: a schema that does not describe an object is refused, in plain words.
 func TestCheckableRefuses(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{`{"type":"array"}`, `{"type":7}`, `[]`, `true`, `{`, `"x"`, `null`} {
@@ -129,8 +130,8 @@ func TestCheckableRefuses(t *testing.T) {
 	}
 }
 
-// TestKeysBelowUnchecked: a key that differs from a property in case alone is refused below a
-// keyword that is not checked, too.
+// TestKeysBelowUnchecked: a key that differs from a property only in case is refused even below
+// an unchecked keyword.
 func TestKeysBelowUnchecked(t *testing.T) {
 	t.Parallel()
 	for _, schema := range []string{
@@ -145,8 +146,8 @@ func TestKeysBelowUnchecked(t *testing.T) {
 	}
 }
 
-// TestStepsAreBounded: an input that would be checked in 2^60 steps is refused at once, also
-// where its keys are looked for. The control is the same input with less depth.
+// TestStepsAreBounded: an input that would need 2^60 steps to check is refused at once, also in
+// the check of its keys. Control: the same input with less depth.
 func TestStepsAreBounded(t *testing.T) {
 	t.Parallel()
 	nested := func(depth int) []byte {
@@ -181,8 +182,8 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzCheckable: any schema of an object compiles, and takes at least the inputs that the
-// whole schema takes where that compiles.
+// FuzzCheckable: any schema of an object compiles, and accepts at least the inputs that the
+// complete schema accepts, if that compiles.
 func FuzzCheckable(f *testing.F) {
 	for _, schema := range []string{
 		`{"type":"object","oneOf":[{"required":["a"]},{"properties":{"a":{"pattern":"(?!x)"}}}]}`,

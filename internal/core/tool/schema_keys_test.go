@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// keySchema declares properties at each kind of place, and has maps beside them.
+// keySchema declares properties at each kind of position, and also has maps.
 const keySchema = `{
 	"type": "object",
 	"properties": {
@@ -41,11 +41,11 @@ func TestKeysThatFold(t *testing.T) {
 		`{"list":[{"name":1},{"Name":2}]}`:        "/list/1/Name",
 		`{"pair":[{"Left":1}]}`:                   "/pair/0/Left",
 		`{"either":{"URL":1}}`:                    "/either/URL",
-		`{"either":{"HOST":1}}`:                   "/either/HOST", // a branch that nothing chooses
+		`{"either":{"HOST":1}}`:                   "/either/HOST", // a branch that is never selected
 		`{"tree":{"child":{"child":{"Leaf":1}}}}`: "/tree/child/child/Leaf",
 		`{"byName":{"x1":{"Deep":1}}}`:            "/byName/x1/Deep",
 		`{"other":{"Extra":1}}`:                   "/other/Extra",
-		`{"one":{},"One":{}}`:                     "/one", // two that fold alike beside declared ones
+		`{"one":{},"One":{}}`:                     "/one", // two that fold alike, next to declared ones
 	} {
 		_, err := s.Check([]byte(input))
 		var refused *reason.Error
@@ -56,7 +56,7 @@ func TestKeysThatFold(t *testing.T) {
 	if err := s.CheckResult([]byte(`{"Path":{},"path":"a"}`)); err != nil {
 		t.Errorf("a result: %v", err)
 	}
-	// The control: keys of maps may fold alike, and the exact name of a property is accepted.
+	// Control: keys of maps may fold alike, and the exact name of a property is accepted.
 	for _, input := range []string{
 		`{"path":"a","key":"b"}`, `{"env":{"PATH":"a","Path":"b","path":"c"}}`, `{"byName":{"x1":{"deep":1},"X1":2,"path":3}}`,
 		`{"anything":{"Path":1,"path":2}}`, `{"either":"URL"}`, `{"other":{"extra":1,"Path":2}}`, `{"tree":{"child":{"leaf":1}}}`,
@@ -67,8 +67,8 @@ func TestKeysThatFold(t *testing.T) {
 	}
 }
 
-// TestKeysOfPlainSchemas: the short cut for schemas that refuse unknown keys leaves the check
-// out, and that for others does not.
+// TestKeysOfPlainSchemas: the check of keys is skipped only for schemas that refuse unknown
+// keys.
 func TestKeysOfPlainSchemas(t *testing.T) {
 	t.Parallel()
 	for text, refuses := range map[string]bool{
@@ -88,8 +88,8 @@ func TestKeysOfPlainSchemas(t *testing.T) {
 	}
 }
 
-// FuzzKeys: whatever passes has no key that strings.EqualFold finds equal to another property
-// of the object, or to another key.
+// FuzzKeys: an accepted object has no key that strings.EqualFold treats as equal to another
+// property of the object, or to another key.
 func FuzzKeys(f *testing.F) {
 	s := must.Get(CompileSchema(json.RawMessage(`{"type":"object","properties":{"path":{},"straße":{},"key":{}}}`)))(f)
 	for _, name := range []string{"path", "Path", "\u212Aey", "ſtraße", "STRASSE", "straſſe", "other"} {

@@ -21,8 +21,8 @@ const plainSchema = `{
   }
 }`
 
-// TestWhatIsPlain: a keyword that plain does not know is for the library, wherever it
-// stands.
+// TestWhatIsPlain: a schema with a keyword that plain does not support is left to the library,
+// wherever the keyword is.
 func TestWhatIsPlain(t *testing.T) {
 	t.Parallel()
 	for schema, want := range map[string]bool{
@@ -48,7 +48,7 @@ func TestWhatIsPlain(t *testing.T) {
 	}
 }
 
-// FuzzPlain: plain and the library take the same values.
+// FuzzPlain: plain and the library accept the same values.
 func FuzzPlain(f *testing.F) {
 	schemas := make([]*Schema, 0, 2)
 	for _, text := range []string{plainSchema, `{"type":"object","properties":{"a":{"type":"object","properties":{"path":{"type":"integer"}},"additionalProperties":false}}}`} {

@@ -151,8 +151,8 @@ func TestCompileSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestEncodedReferences: a reference is decoded as the validator decodes it, so that a decoy with
-// the encoded name hides no cycle. The control is a reference that is encoded and harmless.
+// TestEncodedReferences: a reference is decoded as the validator decodes it, so that a decoy
+// with the encoded name cannot hide a cycle. Control: an encoded, harmless reference.
 func TestEncodedReferences(t *testing.T) {
 	t.Parallel()
 	_, err := CompileSchema(json.RawMessage(`{"type":"object","$defs":{"a%62":{},"ab":{"$ref":"#/$defs/a%62"}},"properties":{"x":{"$ref":"#/$defs/ab","default":1}}}`))
@@ -175,7 +175,7 @@ func TestEncodedReferences(t *testing.T) {
 
 func TestRecursiveDataIsAllowed(t *testing.T) {
 	t.Parallel()
-	// The reference goes down into the value each time, so it ends with it.
+	// The reference descends into the value at each step, so it ends with the value.
 	s := compile(t, `{"type":"object","properties":{"child":{"$ref":"#"},"n":{"type":"integer"}},"additionalProperties":false}`)
 	if _, err := s.Check([]byte(`{"child":{"child":{"n":1}}}`)); err != nil {
 		t.Error(err)

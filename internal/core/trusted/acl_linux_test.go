@@ -13,8 +13,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestAccessControlLists: a file that a list lets another user write is not trusted, although its
-// group has no other members. The controls are a list for root, and one that lets others read.
+// TestAccessControlLists: a file that an access control list lets another user write is not
+// trusted, even if its group has no other members. Controls: a list for root, and a list that
+// lets others read.
 func TestAccessControlLists(t *testing.T) {
 	t.Parallel()
 	const none = ^uint32(0)

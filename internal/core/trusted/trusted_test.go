@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// place is a directory in which only this user writes, with a file below two directories.
+// place returns a directory that only this user can write, with a file below two directories.
 func place(t *testing.T) (dir, file string) {
 	t.Helper()
 	dir = must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
@@ -26,9 +26,9 @@ func place(t *testing.T) (dir, file string) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		// change makes something of it, and returns what is checked.
+		// change prepares the case, and returns the path to check.
 		change func(t *testing.T, dir, file string) string
-		// wants are in the error; none means that there is none.
+		// wants are the texts that the error must contain; none means no error.
 		wants []string
 	}{
 		"as it should be": {func(_ *testing.T, _, file string) string { return file }, nil},
@@ -182,7 +182,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// stickyLink is a link of a user in a directory such as /tmp, to which everybody writes.
+// stickyLink returns a user's link in a directory that everybody can write, such as /tmp.
 func stickyLink(t *testing.T, dir, target string, uid int) (link string) {
 	t.Helper()
 	if uid != os.Geteuid() {

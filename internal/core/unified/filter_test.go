@@ -7,7 +7,7 @@ import (
 	"palyra/internal/core/unified"
 )
 
-// TestFilter leaves one file of several out, with what stands around it.
+// TestFilter omits one of several files, with the text around it.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	file := func(path, old, new string) string {

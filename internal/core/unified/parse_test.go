@@ -9,7 +9,7 @@ import (
 	"palyra/internal/core/unified"
 )
 
-// What Diff writes, Parse takes apart so that both versions can be read from it.
+// Parse splits the output of Diff so that both versions can be read from it.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	old := strings.Repeat("same\n", 20) + "gone\n-- not a header\n" + strings.Repeat("more\n", 20) + "end"
@@ -65,7 +65,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A text of another form gives nothing, one that was cut what is there.
+// A text in another form gives no file, and a truncated one gives the complete part.
 func TestParseForeign(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "*** Begin Patch\n+x\n", "@@ -1 +1 @@\n-a\n+b\n", "--- a\n+++ b\n"} {

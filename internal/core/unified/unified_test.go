@@ -27,7 +27,7 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// A name that a terminal or a reader could take for something else is quoted.
+// A name that a terminal or a reader could misinterpret is quoted.
 func TestOddNamesAreQuoted(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"a\nb", "a\x1b[2J", "\u202egnp", "\xff", `a"b`, "z\u200bw"} {

@@ -22,7 +22,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("%q is %q, and back %q", tool, name, back)
 		}
 	}
-	// One that would shadow another is refused: of two others, both.
+	// A name that would shadow another is refused; if two others collide, both are refused.
 	for _, tool := range []string{"fs/read", "a_b/c", "a/b_c"} {
 		if name, ok := table.Wire(tool); ok {
 			t.Errorf("%s is called %q", tool, name)

@@ -12,9 +12,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// captured has a proxy capture what goes to an address of the loopback
-// network, and carry it to serve. Without a proxy, the address is that of the
-// server itself.
+// capture makes a proxy capture connections to an address of the loopback network, and forward
+// them to serve. Without a proxy, it returns the address of the server itself.
 func capture(b *testing.B, through bool, serve func(net.Conn)) string {
 	b.Helper()
 	server := listen(b)
@@ -104,7 +103,7 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// drain reads all, as a program does: into a buffer of its own.
+// drain reads everything into its own buffer, as a program does.
 func drain(conn net.Conn) (n int) {
 	buffer := make([]byte, 128<<10)
 	for {
@@ -121,7 +120,7 @@ func mustDial(b *testing.B, address string) net.Conn {
 	return must.Get(net.Dial("tcp", address))(b)
 }
 
-// A connection, one question, one answer.
+// BenchmarkConnection measures a connection with one question and one answer.
 func BenchmarkConnection(b *testing.B) {
 	for _, way := range []struct {
 		name    string
@@ -145,7 +144,7 @@ func BenchmarkConnection(b *testing.B) {
 		})
 		b.Run("fifty/"+way.name, func(b *testing.B) {
 			address := capture(b, way.through, echo)
-			b.SetParallelism(25) // times two processors
+			b.SetParallelism(25) // multiplied by two processors
 			b.RunParallel(func(p *testing.PB) {
 				for p.Next() {
 					ask(b, address)

@@ -39,8 +39,7 @@ func TestNoMoreConnections(t *testing.T) {
 	}
 }
 
-// reasons wants the log to have these reasons, in order, and a denial for
-// each.
+// reasons checks that the log has these reasons, in order, and a denial for each.
 func (w *world) reasons(want ...string) {
 	w.t.Helper()
 	list := w.ledger()
@@ -76,7 +75,7 @@ func TestTooManyConnectionsAtOnce(t *testing.T) {
 				t.Errorf("the third sees %v", err)
 			}
 			exchange(t, open[0], "the others go on")
-			// When one is over there is room again.
+			// Once a connection has ended, another is allowed.
 			must.Do(t, closeWrite(open[1]))
 			must.Get(io.ReadAll(open[1]))(t)
 			again := w.retry(connect, "api.test:7")
@@ -89,7 +88,7 @@ func TestTooManyConnectionsAtOnce(t *testing.T) {
 	}
 }
 
-// retry connects until there is room: a place is free a moment after its
+// retry connects until a connection is allowed, because a slot is free only a moment after its
 // connection has ended.
 func (w *world) retry(connect func(*world, string) (net.Conn, error), target string) net.Conn {
 	w.t.Helper()
@@ -146,7 +145,7 @@ func TestByteLimit(t *testing.T) {
 				if l.Reason != reason || l.Verdict != egress.VerdictAllowed {
 					t.Errorf("ledger: %+v", l)
 				}
-				// What was counted is what passed; the last piece may be over.
+				// The counted bytes are the forwarded ones; the last chunk may exceed the limit.
 				if n := c.count(l); n < most-largeBuffer || n > most+largeBuffer {
 					t.Errorf("%d bytes of %d are counted", n, most)
 				}
@@ -158,7 +157,7 @@ func TestByteLimit(t *testing.T) {
 	}
 }
 
-// heardConn counts what was read.
+// heardConn counts the bytes that were read.
 type heardConn struct {
 	net.Conn
 	n *atomic.Int64
@@ -170,8 +169,7 @@ func (h *heardConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// The budget of bytes is one for all connections, and never more than it goes
-// out, however many there are.
+// All connections share one budget of bytes, and never exceed it, however many there are.
 func TestBytesOfAllConnections(t *testing.T) {
 	t.Parallel()
 	const most = 5 << 20
@@ -263,7 +261,7 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// What a chunk was allowed and did not use is there for others.
+// The unused part of a chunk's allowance is returned to the other connections.
 func TestShortStreamsUseWhatTheySend(t *testing.T) {
 	t.Parallel()
 	const connections, size = 200, 2 * mostAtOnce
@@ -286,8 +284,7 @@ func TestShortStreamsUseWhatTheySend(t *testing.T) {
 	}
 }
 
-// One caller of the HTTP proxy may have connections to several hosts, and these
-// have an end, too.
+// One client of the HTTP proxy may have connections to several hosts, within a limit.
 func TestTooManyHostsAtOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -11,14 +11,14 @@ import (
 	"palyra/internal/egress/web"
 )
 
-// ask writes to the HTTP proxy and returns all that it answers.
+// ask writes to the HTTP proxy and returns the complete answer.
 func (w *world) ask(says string) string {
 	w.t.Helper()
 	conn := must.Get(net.Dial("tcp", w.http.Addr().String()))(w.t)
 	defer conn.Close()
 	withDeadline(w.t, conn)
 	must.Get(io.WriteString(conn, says))(w.t)
-	answer, _ := io.ReadAll(conn) // ends with a reset, perhaps
+	answer, _ := io.ReadAll(conn) // may end with a reset
 	return string(answer)
 }
 
@@ -70,7 +70,7 @@ func TestNoRequestAfterConnect(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		first, second, reason string
-		most                  string // all that may be answered
+		most                  string // the expected complete answer
 	}{
 		"to a tunnel that must be TLS": {
 			"CONNECT api.test:443 HTTP/1.1\r\n\r\n", "GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n",
@@ -116,7 +116,7 @@ func TestEarlyBytesBelongToTheTunnel(t *testing.T) {
 	w.host("api.test:7", echo)
 	w.serve(grantOf(t, "api.test:7"))
 	conn := w.must(net.Dial("tcp", w.http.Addr().String()))
-	early := strings.Repeat("early\n", 5000) // more than is read at once
+	early := strings.Repeat("early\n", 5000) // more than one read returns
 	must.Get(io.WriteString(conn, "CONNECT api.test:7 HTTP/1.1\r\n\r\n"+early))(t)
 	must.Do(t, conn.(*net.TCPConn).CloseWrite())
 	got, err := io.ReadAll(conn)
@@ -144,7 +144,7 @@ func TestInvalidSOCKSRequests(t *testing.T) {
 			conn := w.must(net.Dial("tcp", w.socks.Addr().String()))
 			defer conn.Close()
 			must.Get(io.WriteString(conn, c.says))(t)
-			answer, _ := io.ReadAll(conn) // ends with a reset, perhaps
+			answer, _ := io.ReadAll(conn) // may end with a reset
 			if string(answer) != c.answer {
 				t.Errorf("answer %q, want %q", answer, c.answer)
 			}
@@ -169,7 +169,7 @@ func TestSOCKSClientsMaySendEarly(t *testing.T) {
 	}
 }
 
-// Clients of a proxy that look a name up by themselves name its address.
+// Clients that resolve a name themselves send its address to a proxy.
 func TestAnAddressThatStandsForAName(t *testing.T) {
 	t.Parallel()
 	for _, leg := range []string{egress.LegConnect, egress.LegSOCKS} {
@@ -188,7 +188,7 @@ func TestAnAddressThatStandsForAName(t *testing.T) {
 	}
 }
 
-// A port that is also one of the sandbox's own services has one listener.
+// A port that is also a service of the sandbox has one listener.
 func TestServicesOnAPortOfTheGrant(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -199,7 +199,7 @@ func TestServicesOnAPortOfTheGrant(t *testing.T) {
 		"127.0.0.1:3128": {"CONNECT api.test:7 HTTP/1.1\r\n\r\n", string(established)},
 		"127.0.0.1:1080": {"\x05\x01\x00", "\x05\x00"},
 		"127.0.0.1:53":   {"\x00\x0c\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", "\x00\x0c\x00\x07\x80"},
-		// The one of a host is still reached.
+		// A host on that port is still reachable.
 		"api.test:3128": {"hello", "hello"},
 	} {
 		conn := w.must(w.transparent(at))

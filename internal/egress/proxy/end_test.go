@@ -18,7 +18,7 @@ import (
 // if the connection was not accepted before the end.
 func TestLastBytesAreDelivered(t *testing.T) {
 	t.Parallel()
-	for name, size := range map[string]int{"accepted": 3 << 20, "not accepted": 10_000} { // what fits before anybody reads
+	for name, size := range map[string]int{"accepted": 3 << 20, "not accepted": 10_000} { // fits into the buffers
 		t.Run(name, func(t *testing.T) {
 			said, accepted := make([]byte, size), name == "accepted"
 			_, _ = rand.Read(said) // never fails
@@ -28,9 +28,9 @@ func TestLastBytesAreDelivered(t *testing.T) {
 			beside := w.beside()
 			w.host("api.test:9", func(conn net.Conn) { heard <- readAfterEnd(conn, written, w.http, beside) })
 			proxy := must.Get(New(grantOf(t, "api.test:9"), Outward{Resolver: w, Dial: w.dial}))(t)
-			proxy.waits.last = must.Patience // on a slow machine it takes longer
-			// speak leaves as a program does that has said all. Who leaves with the
-			// proxy's answer unread breaks its own connection off.
+			proxy.waits.last = must.Patience // allows for a slow machine
+			// speak writes everything and closes, as an ending program does. A client that closes with
+			// unread data resets its own connection.
 			speak := func() {
 				defer close(written)
 				conn := w.must(net.Dial("tcp", w.http.Addr().String()))
@@ -77,10 +77,10 @@ func TestLastBytesAreDelivered(t *testing.T) {
 	}
 }
 
-// readAfterEnd reads all that conn carries. While the sender writes it reads so
-// slowly that the buffers on the way stay full. It reads the rest when the proxy has
-// closed its listener, and so has noticed the end of the program, and when many
-// bytes have gone to and fro beside the proxy: in that time it would have ended.
+// readAfterEnd reads everything from conn. While the sender writes, it reads so slowly that the
+// buffers stay full. It reads the rest only after the proxy has closed its listener, and so has
+// detected the end of the program. It also waits until many bytes were exchanged on a
+// connection without the proxy, a time in which the proxy could have ended.
 func readAfterEnd(conn net.Conn, written <-chan struct{}, l net.Listener, beside net.Conn) []byte {
 	var all bytes.Buffer
 	slowly := time.NewTicker(time.Millisecond)
@@ -106,7 +106,7 @@ func readAfterEnd(conn net.Conn, written <-chan struct{}, l net.Listener, beside
 	return all.Bytes()
 }
 
-// beside is a connection to an echo without the proxy.
+// beside returns a connection to an echo server without the proxy.
 func (w *world) beside() net.Conn {
 	w.t.Helper()
 	w.host("beside.test:9", echo)
@@ -124,7 +124,8 @@ func isClosed(l net.Listener) bool {
 	return err != nil || raw.Control(func(uintptr) {}) != nil
 }
 
-// A proxy does not wait for those who say no more, nor for long.
+// At the end of a program, the proxy does not wait for silent connections, and waits only for a
+// limited time.
 func TestTheEndOfAProgramIsThatOfItsSession(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

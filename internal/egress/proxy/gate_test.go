@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// fakeListener is a listener whose connections say that they were made to any address.
+// fakeListener is a listener whose connections can report any destination address.
 type fakeListener struct {
 	net.Listener
 	mu      sync.Mutex
@@ -37,7 +37,7 @@ func (g *fakeListener) Accept() (net.Conn, error) {
 
 func (g *fakeListener) Close() error { return g.close() }
 
-// dial connects as if to an address.
+// dial connects with the given reported destination.
 func (g *fakeListener) dial(to netip.AddrPort) (net.Conn, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,7 +61,7 @@ func (g *fakeListener) dial(to netip.AddrPort) (net.Conn, error) {
 	}
 }
 
-// arrived is a connection to a made-up address.
+// arrived is a connection with a fictitious destination.
 type arrived struct {
 	*net.TCPConn
 	at *net.TCPAddr

@@ -7,9 +7,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// TestNoLegReachesTheGateway: a program reaches no listener of the gateway by any leg,
-// though the rules allow its name and its address. The control is the same program where
-// the gateway listens elsewhere.
+// TestNoLegReachesTheGateway: a program cannot reach a listener of the gateway by any leg,
+// although the rules allow its name and its address. Control: the gateway listens elsewhere.
 func TestNoLegReachesTheGateway(t *testing.T) {
 	t.Parallel()
 	for leg, connect := range legs {

@@ -16,20 +16,20 @@ import (
 	"palyra/internal/egress"
 )
 
-// echo sends back what it gets.
+// echo sends back the received bytes.
 func echo(conn net.Conn) {
 	_, _ = io.Copy(conn, conn)
 	_ = closeWrite(conn)
 }
 
-// banner speaks first, and echoes then.
+// banner sends a banner, and then echoes.
 func banner(conn net.Conn) {
 	if _, err := io.WriteString(conn, "220 at your service\r\n"); err == nil {
 		echo(conn)
 	}
 }
 
-// secure has serve speak inside TLS, for a name.
+// secure runs serve inside TLS, with a certificate for a name.
 func (w *world) secure(name string, serve func(net.Conn)) func(net.Conn) {
 	config := w.authority.Config(mustHost(w.t, name))
 	config.NextProtos = []string{"http/1.1"}
@@ -40,7 +40,7 @@ func (w *world) secure(name string, serve func(net.Conn)) func(net.Conn) {
 	}
 }
 
-// hello answers one HTTP request after the other with its Host.
+// pages answers HTTP requests with their Host.
 func pages(conn net.Conn) {
 	in := bufio.NewReader(conn)
 	for {
@@ -64,7 +64,7 @@ func mustHost(t testing.TB, name string) egress.Host {
 	return must.Get(egress.CanonicalHost(name))(t)
 }
 
-// client speaks TLS to a host of the world over a connection.
+// client returns a TLS client for a host of the world over a connection.
 func (w *world) client(conn net.Conn, name string) *tls.Conn {
 	return tls.Client(conn, &tls.Config{RootCAs: w.roots, ServerName: name, MinVersion: tls.VersionTLS12})
 }
@@ -89,7 +89,7 @@ func mustTarget(t testing.TB, s string) egress.Target {
 	return must.Get(egress.ParseTarget(s))(t)
 }
 
-// trustSession has clients trust what the proxy vouches for, too.
+// trustSession adds the proxy's authority to the clients' roots.
 func (w *world) trustSession() {
 	w.t.Helper()
 	if bundle := w.proxy.Bundle(); bundle != nil && !w.roots.AppendCertsFromPEM(bundle) {
@@ -97,7 +97,7 @@ func (w *world) trustSession() {
 	}
 }
 
-// issuer is the name of the authority of the world's hosts.
+// issuer returns the name of the authority of the world's hosts.
 func (w *world) issuer() string {
 	block, _ := pem.Decode(w.authority.Bundle(nil))
 	certificate := must.Get(x509.ParseCertificate(block.Bytes))(w.t)

@@ -61,7 +61,7 @@ func TestEachLegReachesWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// get asks for a page and wants an answer that begins so.
+// get requests a page and checks that the answer has the wanted prefix.
 func get(t testing.TB, conn net.Conn, host, want string) {
 	t.Helper()
 	must.Get(fmt.Fprintf(conn, "GET /page HTTP/1.1\r\nHost: %s\r\n\r\n", host))(t)
@@ -78,12 +78,12 @@ func TestEachLegRefusesEverythingElse(t *testing.T) {
 	for leg, connect := range legs {
 		for _, c := range []struct{ target, reason string }{
 			{"11.1.1.1:443", egress.ReasonUnlisted},
-			{"11.0.0.1:443", egress.ReasonUnlisted}, // the address of an allowed name
+			{"11.0.0.1:443", egress.ReasonUnlisted}, // the address that belongs to an allowed name
 			{"api.test:22", egress.ReasonUnlisted},
-			{"127.0.0.1:443", egress.ReasonUnlisted}, // of the sandbox, not of the machine
+			{"127.0.0.1:443", egress.ReasonUnlisted}, // the sandbox's loopback, not the machine's
 			{"10.0.0.1:443", egress.ReasonUnlisted},
 			{"169.254.169.254:80", egress.ReasonUnlisted},
-			{"198.18.0.77:443", egress.ReasonUnlisted}, // of the pool, and stands for no name
+			{"198.18.0.77:443", egress.ReasonUnlisted}, // in the pool, but not assigned to a name
 			{"12.0.0.1:443", egress.ReasonDeniedRule},
 			{"private.test:443", egress.ReasonAddressNotPublic},
 			{"gone.test:443", egress.ReasonUnreachable},
@@ -110,7 +110,7 @@ func TestEachLegRefusesEverythingElse(t *testing.T) {
 	}
 }
 
-// refusedOn wants the refusal that a leg has.
+// refusedOn checks for the form of refusal that the leg uses.
 func refusedOn(t *testing.T, leg, why string, conn net.Conn, err error) {
 	t.Helper()
 	switch leg {

@@ -16,22 +16,22 @@ import (
 	"palyra/internal/egress"
 )
 
-// lenient is a server that takes evil.test out of what somebody says who was to
-// ask for good.test: a name of the same length.
+// lenient is a server that reads evil.test, a name of the same length, from the data of a
+// client that should request good.test.
 type lenient struct {
-	// start starts it for one connection. Asked reports, when that has ended,
-	// whether evil.test was asked for.
+	// start starts the server for one connection. After that connection has ended, asked reports
+	// whether the client requested evil.test.
 	start func(*testing.T) (address string, asked func() bool)
-	// port is where programs find it.
+	// port is the port for programs.
 	port string
-	// say changes one write of a client that asks for good.test after the other.
+	// say changes a single write of a client that requests good.test; nth numbers the writes.
 	say    func(nth int, b []byte) []byte
 	reason string
 }
 
 func lenientServers() map[string]lenient {
 	evil := func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("good.test"), []byte("evil.test")) }
-	// before has something stand before the hello.
+	// before inserts a prefix before the hello.
 	before := func(prefix string) func(int, []byte) []byte {
 		return func(nth int, b []byte) []byte {
 			if nth == 0 {
@@ -76,7 +76,7 @@ func lenientServers() map[string]lenient {
 	}
 }
 
-// altered is a connection whose writes are changed.
+// altered is a connection that changes its writes.
 type altered struct {
 	net.Conn
 	say func(int, []byte) []byte
@@ -92,7 +92,7 @@ func (a *altered) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// handshake speaks TLS for good.test, as far as it goes.
+// handshake attempts TLS for good.test.
 func (l lenient) handshake(conn net.Conn) {
 	defer conn.Close()
 	_ = tls.Client(&altered{Conn: conn, say: l.say}, &tls.Config{
@@ -100,9 +100,8 @@ func (l lenient) handshake(conn net.Conn) {
 	}).Handshake()
 }
 
-// What one server or another takes for TLS is judged as TLS, and the name that
-// it takes is the one that is judged. Each server takes the name when nobody is
-// between.
+// If some server accepts data as TLS, the proxy judges it as TLS, and judges the name that the
+// server reads. Without the proxy, each server reads the other name.
 func TestLenientServers(t *testing.T) {
 	t.Parallel()
 	for name, l := range lenientServers() {
@@ -133,7 +132,7 @@ func TestLenientServers(t *testing.T) {
 	}
 }
 
-// join connects a connection with a server until one of them has had enough.
+// join connects a connection with a server until either side ends.
 func join(conn net.Conn, address string) {
 	server, err := net.Dial("tcp", address)
 	if err != nil {
@@ -150,7 +149,7 @@ func join(conn net.Conn, address string) {
 	<-ended
 }
 
-// goTLS is a server made of crypto/tls.
+// goTLS is a server with crypto/tls.
 func goTLS(t *testing.T) (string, func() bool) {
 	l := listen(t)
 	seen := make(chan string, 1)
@@ -170,7 +169,7 @@ func goTLS(t *testing.T) (string, func() bool) {
 	return l.Addr().String(), func() bool { return <-seen == "evil.test" }
 }
 
-// openSSL is a server that has a host evil.test besides its own.
+// openSSL is a server with a second host evil.test.
 func openSSL(t *testing.T, options ...string) (string, func() bool) {
 	t.Helper()
 	key, certificate := filepath.Join(t.TempDir(), "key"), filepath.Join(t.TempDir(), "certificate")
@@ -184,7 +183,7 @@ func openSSL(t *testing.T, options ...string) (string, func() bool) {
 	out := must.Get(server.StdoutPipe())(t)
 	must.Do(t, server.Start())
 	t.Cleanup(func() {
-		_ = server.Process.Kill() // it has ended, as a rule
+		_ = server.Process.Kill() // it has usually exited already
 		_ = server.Wait()
 	})
 	lines := bufio.NewScanner(out)

@@ -20,7 +20,7 @@ func TestHalfCloseIsPassedOn(t *testing.T) {
 		t.Run(leg, func(t *testing.T) {
 			w := newWorld(t)
 			heard := make(chan []byte, 1)
-			// It answers when it has heard all.
+			// The host answers after it has received everything.
 			w.host("api.test:7", func(conn net.Conn) {
 				all, _ := io.ReadAll(conn)
 				heard <- all
@@ -44,7 +44,7 @@ func TestHostThatOnlySends(t *testing.T) {
 	w.host("api.test:13", func(conn net.Conn) { _, _ = io.WriteString(conn, "it is late\r\n") })
 	w.serve(grantOf(t, "api.test:13"))
 	conn := w.must(w.transparent("api.test:13"))
-	if err := closeWrite(conn); err != nil { // not a word from the program
+	if err := closeWrite(conn); err != nil { // the program sends nothing
 		t.Fatal(err)
 	}
 	got, err := io.ReadAll(conn)
@@ -88,13 +88,13 @@ func TestAResetIsPassedOn(t *testing.T) {
 	})
 }
 
-// A long stream goes through the kernel, unless the gateway has to look at it;
-// it arrives whole and is counted to the byte, both ways.
+// The kernel relays a long stream, unless the gateway must inspect it. The stream arrives
+// complete and is counted exactly, in both directions.
 func TestLongStreams(t *testing.T) {
 	t.Parallel()
 	sent := make([]byte, 9<<20+123)
 	_, _ = rand.Read(sent)           // never fails
-	for leg, connect := range legs { // the transparent leg of the test has no plain TCP
+	for leg, connect := range legs { // the transparent leg of this test is not plain TCP
 		t.Run(leg, func(t *testing.T) {
 			w := newWorld(t)
 			w.host("api.test:7", echo)
@@ -115,7 +115,7 @@ func TestLongStreams(t *testing.T) {
 	}
 }
 
-// The time of a connection counts in a fast stream, too.
+// The time limit of a connection also applies to a fast stream.
 func TestAFastStreamHasItsTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -124,13 +124,13 @@ func TestAFastStreamHasItsTime(t *testing.T) {
 	grant.Budget = egress.Budget{Time: 2 * time.Second, BytesOut: 1 << 40}
 	w.serve(grant)
 	conn := w.must(w.connect("api.test:9"))
-	_, _ = io.Copy(conn, endless{}) // it ends with a reset
+	_, _ = io.Copy(conn, endless{}) // ends with a reset
 	if got := w.only(); got.Reason != egress.ReasonBudgetTime || got.Verdict != egress.VerdictAllowed {
 		t.Errorf("ledger: %+v", got)
 	}
 }
 
-// endless is a stream of lines.
+// endless is an endless stream of lines.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) {
@@ -140,8 +140,8 @@ func (endless) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A program that says "hello" gets its answer at once, and a request whose
-// first line it completes afterwards goes no further.
+// A program that sends "hello" gets its answer at once. A request whose first line it completes
+// later is not forwarded.
 func TestARequestInPieces(t *testing.T) {
 	t.Parallel()
 	for name, pieces := range map[string][]string{
@@ -156,7 +156,7 @@ func TestARequestInPieces(t *testing.T) {
 				said := make([]byte, len(pieces[0]))
 				n, _ := io.ReadFull(conn, said)
 				first <- string(said[:n])
-				all, _ := io.ReadAll(conn) // ends with a reset
+				all, _ := io.ReadAll(conn) // may end with a reset
 				rest <- string(all)
 			})
 			w.serve(grantOf(t, "api.test:8080"))
@@ -167,10 +167,10 @@ func TestARequestInPieces(t *testing.T) {
 			}
 			for _, piece := range pieces[1:] {
 				if _, err := io.WriteString(conn, piece); err != nil {
-					break // it was broken off
+					break // the connection was reset
 				}
 			}
-			if n, err := conn.Read(make([]byte, 1)); err == nil { // a write may have seen the reset
+			if n, err := conn.Read(make([]byte, 1)); err == nil { // the write may have received the reset
 				t.Errorf("the program gets %d bytes", n)
 			}
 			if got := w.only(); got.Reason != egress.ReasonBadHTTP {
@@ -183,7 +183,7 @@ func TestARequestInPieces(t *testing.T) {
 	}
 }
 
-// A request in pieces with a method that everybody knows is held back whole.
+// A request in pieces with a known method is held back completely.
 func TestARequestByteByByte(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

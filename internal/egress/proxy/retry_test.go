@@ -14,12 +14,12 @@ import (
 	"palyra/internal/egress/proxy/hello"
 )
 
-// record is one of TLS.
+// record returns a TLS record.
 func record(kind byte, content []byte) []byte {
 	return append([]byte{kind, 3, 3, byte(len(content) >> 8), byte(len(content))}, content...)
 }
 
-// serverHi is how a server's hello begins, with a random.
+// serverHi returns the start of a ServerHello with the given random.
 func serverHi(t *testing.T, random string) []byte {
 	t.Helper()
 	told := must.Get(hex.DecodeString(random))(t)
@@ -28,8 +28,7 @@ func serverHi(t *testing.T, random string) []byte {
 
 const otherRandom = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
-// A host may ask for another hello, in which some take the name for the one
-// that counts.
+// A host may request a second hello. Some servers use the name in that one.
 func TestASecondHello(t *testing.T) {
 	t.Parallel()
 	good, evil, none := clientHello(t, "api.test"), clientHello(t, "evil.test"), clientHello(t, "")
@@ -38,7 +37,7 @@ func TestASecondHello(t *testing.T) {
 	again, taken := serverHi(t, retryRandom), serverHi(t, otherRandom)
 	exchange := slices.Concat(cipher, record(recordHandshake, []byte{16, 0, 0, 1, 0}))
 	for name, c := range map[string]struct {
-		// first goes out before the answer, then after it.
+		// The client sends first before the host's answer, and then after it.
 		first, answer, then []byte
 		reason              string
 	}{
@@ -53,10 +52,10 @@ func TestASecondHello(t *testing.T) {
 		"behind the right one":        {good, again, slices.Concat(good, record(recordData, []byte("x"))), ""},
 		"with something else in it":   {good, again, record(recordHandshake, []byte{16, 0, 0, 1, 0}), egress.ReasonBadTLS},
 		"in another record":           {good, again, record(24, evil[5:]), egress.ReasonBadTLS},
-		// The host's answer in pieces tells nothing: what stands where a random
-		// would is that of another record.
+		// An answer in small records is not parsed: the bytes in the place of the random belong to
+		// another record.
 		"after an answer in pieces": {good, records(again, 20), evil, egress.ReasonNameMismatch},
-		// Once the hello is taken, what looks like another is none: it is encrypted.
+		// After the hello is accepted, later data that resembles a hello is encrypted data.
 		"that is none":                  {good, taken, slices.Concat(exchange, evil, []byte("anything")), ""},
 		"that is none behind a warning": {good, slices.Concat(warning, taken), slices.Concat(exchange, evil), ""},
 	} {
@@ -72,7 +71,7 @@ func TestASecondHello(t *testing.T) {
 					if err != nil && c.reason == "" {
 						t.Error(err)
 					}
-					rest, _ := io.ReadAll(conn) // ends with a reset, perhaps
+					rest, _ := io.ReadAll(conn) // may end with a reset
 					heard <- append(first, rest...)
 				})
 				w.serve(grantOf(t, target))
@@ -81,7 +80,7 @@ func TestASecondHello(t *testing.T) {
 				must.Get(conn.Write(c.first))(t)
 				answer := make([]byte, len(c.answer))
 				if _, err := io.ReadFull(conn, answer); err == nil {
-					_, _ = conn.Write(c.then) // it may be broken off
+					_, _ = conn.Write(c.then) // the connection may be reset
 					_ = closeWrite(conn)
 				} else if c.reason == "" {
 					t.Fatal(err)
@@ -99,8 +98,8 @@ func TestASecondHello(t *testing.T) {
 	}
 }
 
-// What honest clients and hosts say passes, whatever they agree on: a second
-// hello, an older version, a session that is resumed.
+// Handshakes of honest clients and hosts succeed with any parameters: a second hello, an older
+// version, a resumed session.
 func TestHonestHandshakes(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]func(client, host *tls.Config){

@@ -22,7 +22,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// The end of a proxy breaks off whatever is there, and leaves nothing.
+// The end of a proxy closes all connections, and leaves no goroutine.
 //
 // Not parallel: it counts the goroutines of the process.
 func TestTheEndOfASession(t *testing.T) {
@@ -53,7 +53,7 @@ func TestTheEndOfASession(t *testing.T) {
 			t.Errorf("the end took %v", took)
 		}
 		list, _ := w.proxy.Connections()
-		for _, c := range list { // one that the end waits for is cut off for its silence
+		for _, c := range list { // a silent connection is closed after the timeout
 			if c.Reason == egress.ReasonSlow {
 				t.Errorf("the end waited for %+v", c)
 			}
@@ -79,7 +79,7 @@ func TestTheEndOfASession(t *testing.T) {
 	})
 }
 
-// stalledConn is a connection to a host that does not read any more.
+// stalledConn returns a connection to a host that has stopped reading.
 func (w *world) stalledConn() net.Conn {
 	w.t.Helper()
 	conn := must.Get(w.connect("api.test:9"))(w.t)
@@ -90,8 +90,8 @@ func (w *world) stalledConn() net.Conn {
 	return conn
 }
 
-// A thousand connections at fifty at once: each gets its own answer, and each
-// is in the log with its own bytes.
+// A thousand connections, fifty at a time, each get their own answer and are in the log with
+// their own byte counts.
 func TestAThousandConnections(t *testing.T) {
 	t.Parallel()
 	const connections, atOnce = 1000, 50
@@ -161,7 +161,7 @@ func plan(i int) (leg, name string, port int) {
 	return []string{egress.LegTransparent, egress.LegConnect, egress.LegSOCKS}[i%3], []string{"a.test", "b.test", "c.test"}[i/3%3], []int{7, 443}[i/9%2]
 }
 
-// nonce is what connection i says, of a length of its own.
+// nonce returns the text of connection i, with its own length.
 func nonce(i int) string { return strings.Repeat(fmt.Sprintf("<%d>", i), i%97+1) }
 
 func (w *world) turn(i int) error {
@@ -190,8 +190,8 @@ func (w *world) turn(i int) error {
 	return nil
 }
 
-// Two sessions know nothing of each other: the names of one are none to the
-// other, and neither takes the other's addresses.
+// Two sessions are isolated: names of one do not resolve in the other, and neither accepts the
+// other's addresses.
 func TestSessionsAreIsolated(t *testing.T) {
 	t.Parallel()
 	one, other := newWorld(t), newWorld(t)
@@ -213,7 +213,7 @@ func TestSessionsAreIsolated(t *testing.T) {
 	}
 }
 
-// failing is a listener without descriptors.
+// failing is a listener whose process has no file descriptors left.
 type failing struct {
 	net.Listener
 	failures int
@@ -281,8 +281,7 @@ func TestAListenerThatWasClosed(t *testing.T) {
 	}
 }
 
-// A fault in one connection ends the proxy with an error, and not the
-// daemon.
+// A panic in one connection ends the proxy with an error, but not the daemon.
 func TestAFaultEndsTheSession(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -11,7 +11,7 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	for said, want := range map[string]guess{
 		"GET / HTTP/1.1\r\n":               request,
-		"GET / HTTP/1.1":                   request, // its line may go on, its version cannot go away
+		"GET / HTTP/1.1":                   request, // the line may continue, but it contains the version
 		"get / http/1.0\r\n":               request,
 		"FROB / HTTP/1.1\n":                request,
 		"\r\n\r\nGET / HTTP/1.1\r\n":       request,
@@ -23,7 +23,7 @@ func TestJudge(t *testing.T) {
 		"CONNECT a:1 HTTP/1.1\r\n":         request,
 		"PRI * HTTP/2.0\r\n":               request,
 		"GET /HTTP/ HTTP/1.1\r\n":          request,
-		"\r\n\r\n\x00\r\nQUIT\n\x21\x11":   request, // the binary form of PROXY, which package web refuses
+		"\r\n\r\n\x00\r\nQUIT\n\x21\x11":   request, // binary PROXY, which package web refuses
 		"G":                                undecided,
 		"GET":                              undecided,
 		"GET /long/path":                   undecided,
@@ -32,7 +32,7 @@ func TestJudge(t *testing.T) {
 		"P":                                undecided,
 		"PROXY":                            undecided,
 		"CONNECT {\"name\":1}\r\n":         opaque, // NATS
-		"GET key\r\n":                      opaque, // a store
+		"GET key\r\n":                      opaque, // a key-value store
 		"EHLO me\r\n":                      opaque,
 		"SSH-2.0-me\r\n":                   opaque,
 		"*1\r\n":                           opaque,
@@ -51,7 +51,7 @@ func TestJudge(t *testing.T) {
 		}
 	}
 	for said, want := range map[string]string{
-		"GET /\r\n":                          egress.ReasonBadHTTP, // HTTP/0.9, and then?
+		"GET /\r\n":                          egress.ReasonBadHTTP, // HTTP/0.9, or the start of more
 		"GET /HTTP/1.1\r\n":                  egress.ReasonBadHTTP,
 		"GET  \t/x\n":                        egress.ReasonBadHTTP,
 		"OPTIONS *\r\n":                      egress.ReasonBadHTTP,
@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The watch over a stream without lines ends some day.
+// The inspection of a stream without line ends stops at a limit.
 func TestAFirstLineWithoutEnd(t *testing.T) {
 	t.Parallel()
 	for name, said := range map[string]string{"zeros": "\x00", "empty lines": "\r\n", "text": "text"} {
@@ -82,8 +82,8 @@ func TestAFirstLineWithoutEnd(t *testing.T) {
 	}
 }
 
-// However a stream is cut into pieces, a request in it is recognised before
-// its first line is complete, or the stream is held back that far.
+// However a stream is split into pieces, a request in it is recognized before its first line is
+// complete, or the stream is held back up to there.
 func FuzzFirstLine(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: evil.test\r\n\r\n"), uint8(3), uint8(5))
 	f.Add([]byte("\r\nfrob / HTTP/1.1\r\n\r\n"), uint8(2), uint8(1))

@@ -15,17 +15,17 @@ import (
 	"palyra/internal/egress"
 )
 
-// timed is a proxy in a bubble of time. Its connections are pipes.
+// timed is a proxy in a synctest bubble. Its connections are pipes.
 type timed struct {
 	t     *testing.T
 	proxy *Proxy
-	// http, socks and ports take connections.
+	// http, socks and ports accept connections.
 	http, socks, ports *fakeListener
 	cancel             context.CancelCauseFunc
 	served             func() error
 }
 
-// stop ends the proxy for a cause.
+// stop ends the proxy with a cause.
 func (w *timed) stop(cause error) error {
 	w.cancel(cause)
 	return w.served()
@@ -35,7 +35,7 @@ func (w *timed) end() error { return w.stop(context.Canceled) }
 
 const timedHost = "11.9.9.9"
 
-// inTime has the host say and hear, and a test with its proxy.
+// inTime runs a test with a proxy and a host in a synctest bubble.
 func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*timed)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,7 +67,7 @@ func inTime(t *testing.T, budget egress.Budget, host func(net.Conn), test func(*
 	})
 }
 
-// pipes is a gate for pipes.
+// pipes returns a listener for pipes.
 func pipes() *fakeListener {
 	g := &fakeListener{arrived: make(chan net.Conn), closed: make(chan struct{})}
 	g.close = sync.OnceValue(func() error {
@@ -77,7 +77,7 @@ func pipes() *fakeListener {
 	return g
 }
 
-// pipe is a connection to a made-up address.
+// pipe is a connection with a fictitious destination.
 type pipe struct {
 	net.Conn
 	at *net.TCPAddr
@@ -85,7 +85,7 @@ type pipe struct {
 
 func (p pipe) LocalAddr() net.Addr { return p.at }
 
-// connect connects to a listener, as if to a port of the host.
+// connect connects to a listener, with a port of the host as the destination.
 func (w *timed) connect(g *fakeListener, port uint16) net.Conn {
 	inside, outside := net.Pipe()
 	g.arrived <- pipe{outside, net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(timedHost), port))}
@@ -110,7 +110,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 		to    func(*timed) *fakeListener
 		port  uint16
 		says  []byte
-		heard int // bytes of an answer before the end
+		heard int // bytes of the answer before the end
 		after time.Duration
 	}{
 		"nothing on 443":         {(*timed).transparent, 443, nil, 0, 30 * time.Second},
@@ -135,7 +135,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 			inTime(t, egress.Budget{}, silent, func(w *timed) {
 				conn := w.connect(c.to(w), c.port)
 				started := time.Now()
-				if len(c.says) > 0 { // a pipe would pass an empty word on
+				if len(c.says) > 0 { // a pipe also transmits empty writes
 					go func() { _, _ = conn.Write(c.says) }()
 				}
 				answer, err := io.ReadAll(conn)
@@ -222,8 +222,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// One side may be silent for as long as the other one speaks, until the time
-// of the connection is up.
+// One side may be silent while the other sends, up to the connection's time limit.
 func TestTime(t *testing.T) {
 	t.Parallel()
 	for name, port := range map[string]uint16{"raw": 7, "HTTP": 80} {

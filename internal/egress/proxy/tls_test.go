@@ -14,7 +14,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// clientHello is what a TLS client says first, in one record.
+// clientHello returns the first message of a TLS client, in one record.
 func clientHello(t testing.TB, name string) []byte {
 	t.Helper()
 	here, there := net.Pipe()
@@ -29,7 +29,7 @@ func clientHello(t testing.TB, name string) []byte {
 	return append(head, body...)
 }
 
-// records puts the message of one record into records of at most size bytes.
+// records splits the message of one record into records of at most size bytes.
 func records(record []byte, size int) []byte {
 	var out []byte
 	for rest := record[5:]; len(rest) > 0; {
@@ -41,7 +41,7 @@ func records(record []byte, size int) []byte {
 	return out
 }
 
-// withECH adds an extension that looks like an encrypted hello.
+// withECH adds an extension that looks like an encrypted ClientHello.
 func withECH(t testing.TB, record []byte) []byte {
 	t.Helper()
 	extension := []byte{0xfe, 0x0d, 0, 4, 1, 2, 3, 4}
@@ -116,21 +116,20 @@ func TestTLSThatDoesNotAskForTheTarget(t *testing.T) {
 	}
 }
 
-// listening are hosts that say nothing. What each connection to them said comes
-// when that has ended.
+// listening adds hosts that send nothing. The channel receives the data of each connection once
+// it has ended.
 func (w *world) listening(targets ...string) <-chan []byte {
 	heard := make(chan []byte, 10)
 	for _, target := range targets {
 		w.host(target, func(conn net.Conn) {
-			all, _ := io.ReadAll(conn) // ends with a reset, perhaps
+			all, _ := io.ReadAll(conn) // may end with a reset
 			heard <- all
 		})
 	}
 	return heard
 }
 
-// nothing wants that a host heard nothing, whoever was connected to it. The
-// proxy has ended.
+// nothing checks that no host received any data. The proxy MUST have ended.
 func (w *world) nothing(heard <-chan []byte) {
 	w.t.Helper()
 	for range w.dialled {
@@ -140,7 +139,8 @@ func (w *world) nothing(heard <-chan []byte) {
 	}
 }
 
-// wantDisconnect sends a text and requires a disconnect, with at most a refusal in HTTP before it.
+// wantDisconnect sends a text and checks that the connection is closed, with at most an HTTP
+// refusal before.
 func (w *world) wantDisconnect(conn net.Conn, says []byte) {
 	w.t.Helper()
 	defer conn.Close()
@@ -154,7 +154,7 @@ func (w *world) wantDisconnect(conn net.Conn, says []byte) {
 	}
 }
 
-// slicer changes how the first message of a client goes out.
+// slicer changes how the first message of a client is written.
 type slicer struct {
 	net.Conn
 	slice func(net.Conn, []byte) error
@@ -213,7 +213,7 @@ func TestTLSThatAsksForTheTarget(t *testing.T) {
 	}
 }
 
-// The one message that an address as target may get.
+// A hello without a name is allowed only to a target that is an address.
 func TestTLSToAnAddressHasNoName(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

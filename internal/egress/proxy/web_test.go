@@ -15,7 +15,7 @@ import (
 	"palyra/internal/egress"
 )
 
-// asked writes a request and returns the status and body of the answer.
+// asked sends a request and returns the status and body of the answer.
 func asked(t testing.TB, conn net.Conn, in *bufio.Reader, text string) (int, string) {
 	t.Helper()
 	must.Get(io.WriteString(conn, text))(t)
@@ -104,7 +104,7 @@ func (w *world) withSecret(rules ...string) {
 	w.trustSession()
 }
 
-// placeholder is what the program knows of the secret.
+// placeholder returns the program's placeholder for the secret.
 func (w *world) placeholder() string {
 	w.t.Helper()
 	for _, variable := range w.proxy.Env("") {
@@ -255,7 +255,7 @@ func TestInspectedRequests(t *testing.T) {
 	}
 }
 
-// An inspected host gets nothing but requests, also where there is no TLS.
+// An inspected host receives only requests, also without TLS.
 func TestInspectedInTheClear(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ says, reason string }{

@@ -22,8 +22,8 @@ import (
 	"palyra/internal/egress/web"
 )
 
-// world is a proxy with made-up hosts around it. Their addresses are public
-// ones that nobody dials: every connection goes to a server of the test.
+// world is a proxy with fictitious hosts around it. Their addresses are public ones that are
+// never dialled: every connection goes to a server of the test.
 type world struct {
 	t         testing.TB
 	proxy     *Proxy
@@ -53,7 +53,7 @@ func newWorld(t testing.TB) *world {
 	return &world{t: t, authority: authority, roots: roots, addresses: map[string]netip.Addr{}, servers: map[string]string{}, over: make(chan struct{})}
 }
 
-// host has a name answered with an address of its own, and its port with serve.
+// host assigns an address to a name, and serves its port with serve.
 func (w *world) host(target string, serve func(net.Conn)) {
 	w.t.Helper()
 	name, port, err := net.SplitHostPort(target)
@@ -94,7 +94,7 @@ func mustPort(t testing.TB, s string) uint16 {
 	return must.Get(egress.ParsePort(s))(t)
 }
 
-// LookupNetIP makes the world a resolver.
+// LookupNetIP implements a resolver with the hosts of the world.
 func (w *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -155,7 +155,7 @@ func listen(t testing.TB) net.Listener {
 	return must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 }
 
-// ledger ends the proxy and returns what it recorded of all legs but names.
+// ledger ends the proxy and returns its records of all legs except names.
 func (w *world) ledger() []tool.Connection {
 	w.t.Helper()
 	must.Do(w.t, w.end())
@@ -175,7 +175,7 @@ func (w *world) ledger() []tool.Connection {
 	return kept
 }
 
-// only is the log's one connection.
+// only returns the single connection in the log.
 func (w *world) only() tool.Connection {
 	w.t.Helper()
 	list := w.ledger()
@@ -185,23 +185,23 @@ func (w *world) only() tool.Connection {
 	return list[0]
 }
 
-// legs are the ways to connect to a target from inside, by name. An error is
-// that of the handshake with the proxy.
+// legs are the ways to connect to a target by name from inside. An error is the failure of the
+// handshake with the proxy.
 var legs = map[string]func(*world, string) (net.Conn, error){
 	egress.LegTransparent: (*world).transparent,
 	egress.LegConnect:     (*world).connect,
 	egress.LegSOCKS:       (*world).socks5,
 }
 
-// must is the connection of a leg that is to come about.
+// must fails the test on an error, and returns the connection with a deadline.
 func (w *world) must(conn net.Conn, err error) net.Conn {
 	w.t.Helper()
 	must.Do(w.t, err)
 	return withDeadline(w.t, conn)
 }
 
-// transparent connects as a program does that knows of no proxy: it looks the
-// name up and connects.
+// transparent connects like a program without proxy settings: it resolves the name and
+// connects.
 func (w *world) transparent(target string) (net.Conn, error) {
 	name, port, err := net.SplitHostPort(target)
 	if err != nil {
@@ -216,7 +216,7 @@ func (w *world) transparent(target string) (net.Conn, error) {
 	return w.ports.dial(netip.AddrPortFrom(addr, mustPort(w.t, port)))
 }
 
-// lookup asks the proxy's name service for an IPv4 address.
+// lookup queries the proxy's name service for an IPv4 address.
 func (w *world) lookup(name string) (netip.Addr, error) {
 	asked, err := dnsmessage.NewName(name + ".")
 	if err != nil {
@@ -257,7 +257,7 @@ func (w *world) lookup(name string) (netip.Addr, error) {
 	return netip.AddrFrom4(a.A), nil
 }
 
-// connect goes by the HTTP proxy. Its error is the answer.
+// connect connects through the HTTP proxy. Its error contains the answer.
 func (w *world) connect(target string) (net.Conn, error) {
 	conn, err := net.Dial("tcp", w.http.Addr().String())
 	if err != nil {
@@ -278,7 +278,7 @@ func (w *world) connect(target string) (net.Conn, error) {
 	return nil, errors.Join(fmt.Errorf("%s%s", head, rest), err)
 }
 
-// socks5 goes by the SOCKS proxy. Its error is the reply.
+// socks5 connects through the SOCKS proxy. Its error contains the reply.
 func (w *world) socks5(target string) (net.Conn, error) {
 	name, number, err := net.SplitHostPort(target)
 	if err != nil {

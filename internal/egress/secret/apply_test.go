@@ -24,7 +24,7 @@ const (
 	keyValue   = "sk/the+real=key"
 )
 
-// session has two secrets: token for Authorization, key for X-Api-Key.
+// session returns an exchange with two secrets: token for Authorization, key for X-Api-Key.
 func session(t testing.TB, id string) (*Exchange, *vault) {
 	t.Helper()
 	v := &vault{values: map[string]string{"token": tokenValue, "key": keyValue}}
@@ -43,8 +43,8 @@ func target(t testing.TB, text string) egress.Target {
 
 func basic(text string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// TestApply: the value stands where the placeholder stood, in the forms that
-// are allowed, and is asked for once.
+// TestApply: the value replaces the placeholder in the permitted forms, and is requested from
+// its source once.
 func TestApply(t *testing.T) {
 	t.Parallel()
 	x, v := session(t, "run1")
@@ -59,9 +59,9 @@ func TestApply(t *testing.T) {
 		{"Authorization", basic("me:" + token), basic("me:" + tokenValue)},
 		{"Authorization", basic(token + ":"), basic(tokenValue + ":")},
 		{"Authorization", basic(token + ":x-oauth-basic"), basic(tokenValue + ":x-oauth-basic")},
-		{"Authorization", "Basic " + token, "Basic " + tokenValue}, // the value is encoded already
+		{"Authorization", "Basic " + token, "Basic " + tokenValue}, // the value is already encoded
 		{"X-Api-Key", key, keyValue},
-		{"Accept", "text/html", "text/html"}, // the control
+		{"Accept", "text/html", "text/html"}, // control
 	} {
 		r := httptest.NewRequest(http.MethodGet, "https://api.example/", nil)
 		r.Header.Set(test.header, test.value)
@@ -76,7 +76,7 @@ func TestApply(t *testing.T) {
 	if want := []string{"token", "key"}; !slices.Equal(v.asked, want) {
 		t.Errorf("asked for %v", v.asked)
 	}
-	// A header whose name is not written as usual is the same header.
+	// A header whose name has an unusual spelling is the same header.
 	r := httptest.NewRequest(http.MethodGet, "https://api.example/", nil)
 	unusual := strings.ToLower("Authorization")
 	r.Header[unusual] = []string{token}
@@ -85,8 +85,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// misplacements change a request that is in order; each makes one that has to
-// be refused.
+// misplacements returns functions that change a valid request into one that must be refused.
 func misplacements(token, key string) map[string]func(*http.Request) {
 	set := func(name, value string) func(*http.Request) {
 		return func(r *http.Request) { r.Header.Set(name, value) }
@@ -131,8 +130,8 @@ func misplacements(token, key string) map[string]func(*http.Request) {
 	}
 }
 
-// TestMisplaced: a placeholder in any other place is refused, no value is asked
-// for, and the request is as it was.
+// TestMisplaced: a placeholder in any other place is refused. No value is requested from a
+// source, and the request is unchanged.
 func TestMisplaced(t *testing.T) {
 	t.Parallel()
 	x, v := session(t, "run1")
@@ -153,7 +152,7 @@ func TestMisplaced(t *testing.T) {
 	}
 }
 
-// TestOnlyToItsHostsByTLS: the right header is not enough.
+// TestOnlyToItsHostsByTLS: the right header is not sufficient.
 func TestOnlyToItsHostsByTLS(t *testing.T) {
 	t.Parallel()
 	x, v := session(t, "run1")
@@ -182,7 +181,7 @@ func TestOnlyToItsHostsByTLS(t *testing.T) {
 	}
 }
 
-// TestBodyAndTrailers: what comes after the header is looked at as it is sent.
+// TestBodyAndTrailers: the data after the header is inspected while it is sent.
 func TestBodyAndTrailers(t *testing.T) {
 	t.Parallel()
 	x, _ := session(t, "run1")
@@ -206,7 +205,7 @@ func TestBodyAndTrailers(t *testing.T) {
 		for _, again := range []bool{false, true} {
 			r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader(test.body)))(t)
 			if test.trailer != "" {
-				// The trailer is known when the body has ended.
+				// The trailer is complete when the body has ended.
 				r.Trailer = http.Header{"X-Sum": nil}
 				r.ContentLength = -1
 				r.Body = io.NopCloser(&ending{strings.NewReader(test.body), func() error { r.Trailer.Set("X-Sum", test.trailer); return nil }})
@@ -231,7 +230,7 @@ func TestBodyAndTrailers(t *testing.T) {
 	}
 }
 
-// faults are sources that have no usable value.
+// faults are sources without a usable value.
 type faults struct {
 	value string
 	err   error
@@ -239,8 +238,8 @@ type faults struct {
 
 func (f faults) Secret(context.Context, string) ([]byte, error) { return []byte(f.value), f.err }
 
-// TestNoValueNoRequest: a value that cannot be had or that no header holds
-// fails the request, and neither it nor its place is told.
+// TestNoValueNoRequest: if a value is not available, or cannot be in a header, the request
+// fails. The error discloses neither the value nor its path.
 func TestNoValueNoRequest(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("open /etc/palyra/token: permission denied")
@@ -268,8 +267,8 @@ func TestNoValueNoRequest(t *testing.T) {
 	}
 }
 
-// TestCloseWipes: after Close the bytes that the source gave are gone, used or
-// not, also those of before a value came late, and no value comes any more.
+// TestCloseWipes: Close erases all bytes from the sources, used or not, including earlier
+// copies of a late value. After that, no value is returned.
 func TestCloseWipes(t *testing.T) {
 	t.Parallel()
 	x, v := session(t, "run1")
@@ -323,8 +322,8 @@ func TestNothingToExchange(t *testing.T) {
 	}
 }
 
-// TestEcho is the round trip with a real server that sends back whatever it
-// got, in its header, its body and a trailer.
+// TestEcho is the round trip with a real server that returns the received value in its header,
+// its body and a trailer.
 func TestEcho(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,9 +11,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// FuzzWatch: a placeholder is found wherever it stands and however it is cut,
-// plain and in each encoding, nothing of it is handed out, and what holds no
-// marker passes as it is.
+// FuzzWatch: a placeholder is found anywhere and in any pieces, plain and in each encoding, and
+// no part of it is forwarded. Text without a marker is forwarded unchanged.
 func FuzzWatch(f *testing.F) {
 	f.Add("a", "b", byte(0), uint64(1))
 	f.Add("palyra-se", "palyra-sec", byte(2), uint64(2))
@@ -22,7 +21,7 @@ func FuzzWatch(f *testing.F) {
 		x, _ := session(t, "run1")
 		token := x.Placeholder("token")
 		if len(markers().all([]byte(before+"|"+after))) > 0 {
-			return // not what this is about
+			return // not in the scope of this test
 		}
 		forms := []string{
 			token, strings.ToUpper(token), base64.StdEncoding.EncodeToString([]byte(before + token + after)),
@@ -39,7 +38,7 @@ func FuzzWatch(f *testing.F) {
 	})
 }
 
-// FuzzMarked: percent-encoding of any letters hides nothing.
+// FuzzMarked: percent-encoding of any characters does not hide a marker.
 func FuzzMarked(f *testing.F) {
 	f.Add("x", "y", uint16(1))
 	f.Fuzz(func(t *testing.T, before, after string, which uint16) {

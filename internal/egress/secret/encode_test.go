@@ -22,8 +22,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// vault is a source of fixed values that counts how often it is asked. It
-// hands out copies, as the one who asks owns the bytes.
+// vault is a source of fixed values that counts its requests. It returns copies, because the
+// caller owns the bytes.
 type vault struct {
 	values map[string]string
 	asked  []string
@@ -46,7 +46,7 @@ func rule(t testing.TB, text string) egress.Rule {
 	return must.Get(egress.ParseRule(text))(t)
 }
 
-// used returns an exchange in which a secret of that value was used.
+// used returns an exchange that has used secrets with these values.
 func used(t testing.TB, values ...string) *Exchange {
 	t.Helper()
 	v := &vault{values: map[string]string{}}
@@ -66,7 +66,7 @@ func used(t testing.TB, values ...string) *Exchange {
 // awkward has every printable character that some encoding changes.
 const awkward = `aZ9 !"#$%&'()*+,-./:;<=>?@[\]^_{|}~` + "`z"
 
-// encoders are what servers write values with.
+// encoders are the encodings in which servers write values.
 var encoders = map[string]func(string) string{
 	"plain":        func(s string) string { return s },
 	"hex":          func(s string) string { return hex.EncodeToString([]byte(s)) },
@@ -120,8 +120,8 @@ func wide(s string, first uint) string {
 	return b.String()
 }
 
-// TestScrubEveryEncoding: whatever usual encoder wrote the value, alone and in
-// the middle of a text, the text comes out with the placeholder in its place.
+// TestScrubEveryEncoding: a value in any common encoding, alone or within a text, is replaced
+// by the placeholder.
 func TestScrubEveryEncoding(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{awkward, "12345678", "ghp_0123456789abcdefghijABCDEFGHIJ", "a+b/c=d&e<f>g", "dGVzdA==dGVzdA=="} {
@@ -133,15 +133,15 @@ func TestScrubEveryEncoding(t *testing.T) {
 				t.Errorf("%s of %q: %q became %q", name, value, text, got)
 			}
 		}
-		// The control: what no value was used for passes as it is.
+		// Control: other text is forwarded unchanged.
 		if other := "before 87654321 after"; x.ScrubText(other) != other {
 			t.Errorf("%q became %q", other, x.ScrubText(other))
 		}
 	}
 }
 
-// TestScrubBase64: nothing but a character at each end is left of a value
-// inside of something encoded, wherever in it the value stands.
+// TestScrubBase64: of a value at any position within encoded data, at most one character at
+// each end remains.
 func TestScrubBase64(t *testing.T) {
 	t.Parallel()
 	value := "ghp_0123456789>>>???abcdef"
@@ -161,8 +161,8 @@ func TestScrubBase64(t *testing.T) {
 	}
 }
 
-// TestScrubBase32: nothing but the characters of the neighbours is left of a value in base32,
-// wherever in it the value stands.
+// TestScrubBase32: of a value at any position within base32 data, only the characters of the
+// adjacent bytes remain.
 func TestScrubBase32(t *testing.T) {
 	t.Parallel()
 	value := "ghp_0123456789>>>???abcdef"
@@ -170,14 +170,14 @@ func TestScrubBase32(t *testing.T) {
 	for before := range 11 {
 		whole := base32.StdEncoding.EncodeToString([]byte(strings.Repeat("x", before) + value))
 		left, _, ok := strings.Cut(x.ScrubText(whole), "palyra-sec-test-s0")
-		// The first bit of the value stands in the character after these.
+		// The first bit of the value is in the character after these.
 		if room := before * 8 / 5; !ok || len(left) > room {
 			t.Errorf("%d before: %q is left of %q", before, left, whole)
 		}
 	}
 }
 
-// pieces hands a text out in chunks of random length.
+// pieces returns a reader that returns a text in chunks of random length.
 func pieces(text string, seed uint64) io.Reader {
 	r := rand.New(rand.NewPCG(seed, 1))
 	var list []io.Reader
@@ -189,9 +189,9 @@ func pieces(text string, seed uint64) io.Reader {
 	return io.MultiReader(list...)
 }
 
-// FuzzScrub: of whole and cut forms of two values, in whatever pieces, no whole
-// one comes through, and what holds none comes as it is. In the text, bytes below
-// 32 stand for forms.
+// FuzzScrub: in a text with complete and partial forms of two values, in any chunks, no
+// complete form remains, and text without one is unchanged. In the script, bytes below 32 stand
+// for forms.
 func FuzzScrub(f *testing.F) {
 	f.Add("aaaaaaaab", "aaaaaaab", []byte("x\x00y\x01\x02aaaaaaaaaab"), uint64(1))
 	f.Add("12345678", "345678123", []byte("12345678123 \x03\x04 123456\x00"), uint64(2))
@@ -200,7 +200,7 @@ func FuzzScrub(f *testing.F) {
 		values := []string{first, second}
 		for _, v := range values {
 			if checkValue([]byte(v)) != nil || len(v) > 40 || len(script) > 200 {
-				return // not what this is about
+				return // not in the scope of this test
 			}
 		}
 		x := used(t, values...)
@@ -224,7 +224,7 @@ func FuzzScrub(f *testing.F) {
 			if none && got != text.String() {
 				t.Errorf("%q, %s: holds no value and becomes %q", text.String(), how, got)
 			}
-			// What stood on both sides of a value may be one together.
+			// The text before and after a value could form a value together.
 			for shown := range strings.SplitSeq(got, "palyra-sec-test-s") {
 				if len(v.all([]byte(shown))) > 0 {
 					t.Errorf("%q, %s: %q", text.String(), how, got)

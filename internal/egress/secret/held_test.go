@@ -10,8 +10,8 @@ import (
 	"testing/iotest"
 )
 
-// script is a stream that comes in chunks. It takes down in trace how long each
-// text was that had been handed out when it was asked for the next chunk.
+// script is a stream of chunks. trace records the length of the forwarded text at each request
+// for the next chunk.
 type script struct {
 	chunks []string
 	trace  []string
@@ -29,8 +29,8 @@ func (s *script) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// watchHeld returns what a program sees of a stream: how much comes in each
-// piece, and between which chunks.
+// watchHeld returns a program's view of a stream: the size of each piece, and between which
+// chunks it arrives.
 func watchHeld(x *Exchange, chunks ...string) []string {
 	from := &script{chunks: slices.DeleteFunc(slices.Clone(chunks), func(c string) bool { return c == "" })}
 	r, p := x.Scrub(from), make([]byte, 50<<10)
@@ -43,8 +43,8 @@ func watchHeld(x *Exchange, chunks ...string) []string {
 	}
 }
 
-// TestGuessesAreHeldEqually sends the prefix of a value in each of its forms, and other texts of
-// the same length that differ at the end or completely. A program would do that to have a host send
+// TestGuessesAreHeldEqually sends the prefix of a value in each of its forms, and other texts
+// of the same length that differ at the end or completely. An attacker's host would send such
 // guesses, with a pause after each.
 func TestGuessesAreHeldEqually(t *testing.T) {
 	t.Parallel()
@@ -54,7 +54,7 @@ func TestGuessesAreHeldEqually(t *testing.T) {
 			for n := 1; n < len(form); n++ {
 				right := string(form[:n])
 				if x.ScrubText(right) != right {
-					continue // less its last byte, UTF-16 is the whole value
+					continue // without its last byte, UTF-16 contains the whole value
 				}
 				end := byte('~')
 				if form[n-1] == '~' {
@@ -71,16 +71,16 @@ func TestGuessesAreHeldEqually(t *testing.T) {
 	}
 }
 
-// FuzzHeld: as long as no whole value comes by, nothing about the values shows
-// in what comes when, not even how long they are. In the text, bytes below 32
-// stand for cut forms of the first value, but for the end of a line.
+// FuzzHeld: unless a complete value occurs, the sizes and times of the output reveal nothing
+// about the values, not even their lengths. In the text, bytes below 32, except the line feed,
+// stand for partial forms of the first value.
 func FuzzHeld(f *testing.F) {
 	f.Add("aaaaaaaab", "another", []byte("x\x00y\x01\x02aaaaaaaaaab\nit is \x03"), uint16(7))
 	f.Add(awkward, "secretsecret", []byte("\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0b\x0c\x0d\x0e\x0f\x10\x11\x12\x13"), uint16(1))
 	f.Add("12345678", "123456789", []byte("\xff\x00\x00 zzzzzzz"), uint16(999))
 	f.Fuzz(func(t *testing.T, first, second string, text []byte, repeat uint16) {
 		if checkValue([]byte(first)) != nil || checkValue([]byte(second)) != nil || len(first)+len(second) > 80 || len(text) > 100 {
-			return // not what this is about
+			return // not in the scope of this test
 		}
 		forms := encodings([]byte(first))
 		var chunks []string
@@ -91,13 +91,13 @@ func FuzzHeld(f *testing.F) {
 				piece = string(form[:len(form)*(i%8)/8])
 			}
 			if i%5 == 4 {
-				piece = strings.Repeat(piece, int(repeat)%1000) // longer than what is held back
+				piece = strings.Repeat(piece, int(repeat)%1000) // longer than the held part
 			}
 			chunks = append(chunks, piece)
 		}
 		one, other, whole := used(t, first), used(t, second), strings.Join(chunks, "")
 		if one.ScrubText(whole) != whole || other.ScrubText(whole) != whole {
-			return // not what this is about
+			return // not in the scope of this test
 		}
 		got, want := watchHeld(one, chunks...), watchHeld(other, chunks...)
 		if !slices.Equal(got, want) {
@@ -106,7 +106,7 @@ func FuzzHeld(f *testing.F) {
 	})
 }
 
-// compared returns how many needles are compared with a text.
+// compared returns the number of needles that are compared with a text.
 func compared(m *matcher, text []byte) int {
 	var h hashes
 	n := 0
@@ -130,7 +130,7 @@ func TestGuessesTakeEqualTime(t *testing.T) {
 	for _, value := range []string{awkward, "ghp_0123456789abcdefghijABCDEFGHIJ", "12345678"} {
 		m, other := used(t, value).finds.Load().matcher, used(t, value).finds.Load().matcher
 		for _, n := range m.needles {
-			// Less its last byte, UTF-16 is UTF-16 in the other order.
+			// UTF-16 without its last byte is UTF-16 in the other byte order.
 			guess := n.text[:len(n.text)-2]
 			if c := min(compared(m, guess), compared(other, guess)); c != 0 {
 				t.Errorf("%q is compared with %d forms", guess, c)
@@ -142,8 +142,7 @@ func TestGuessesTakeEqualTime(t *testing.T) {
 	}
 }
 
-// BenchmarkGuess has streams of guesses, right and wrong ones, which are to
-// take the same time.
+// BenchmarkGuess scrubs streams of right and wrong guesses, which must take the same time.
 func BenchmarkGuess(b *testing.B) {
 	x := used(b, "ghp_0123456789abcdefghijABCDEFGHIJ")
 	for _, guess := range []string{"ghp_01234567\n", "ghp_01234569\n", "abc\n", "abd\n", `\u0067\u0068`, `\u0067\u0069`} {
@@ -159,8 +158,7 @@ func BenchmarkGuess(b *testing.B) {
 	}
 }
 
-// FuzzForms: no form is longer than what is held back, nor does one have a byte
-// that ends it.
+// FuzzForms: no form is longer than the held part, or contains a byte that ends it.
 func FuzzForms(f *testing.F) {
 	f.Add(awkward)
 	f.Add(strings.Repeat(`"`, minValue))
@@ -169,7 +167,7 @@ func FuzzForms(f *testing.F) {
 	f.Add(strings.Repeat("~", maxValue))
 	f.Fuzz(func(t *testing.T, value string) {
 		if checkValue([]byte(value)) != nil {
-			return // not what this is about
+			return // not in the scope of this test
 		}
 		for _, form := range encodings([]byte(value)) {
 			if len(form) > len(value)*longestForm/maxValue {

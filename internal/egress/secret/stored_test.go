@@ -13,8 +13,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// answered is what a program sees of an answer that holds a text in its header
-// and its body, and prints.
+// answered returns the scrubbed response with a text in its header and its body, as a program
+// receives and prints it.
 func answered(t *testing.T, x *Exchange, to, text string) string {
 	t.Helper()
 	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+to+"/log/last", nil))(t)
@@ -26,9 +26,8 @@ func answered(t *testing.T, x *Exchange, to, text string) string {
 	return fmt.Sprintf("%s|%s|%s|%s", res.Header.Get("X-Last"), body, printed, x.ScrubText(text))
 }
 
-// TestStoredByTheHost: a session that uses no secret does not see either what
-// another session sent, whichever host shows it and wherever it is looked at
-// first.
+// TestStoredByTheHost: a session does not see a secret that another session sent, whether or
+// not it used the secret itself, whichever host returns it and whichever part is read first.
 func TestStoredByTheHost(t *testing.T) {
 	t.Parallel()
 	one, _ := session(t, "one")
@@ -46,7 +45,7 @@ func TestStoredByTheHost(t *testing.T) {
 			t.Errorf("asked for %q", v.asked)
 		}
 	}
-	// The control: who has no secrets is not searched.
+	// Control: a session without secrets is not scrubbed.
 	if got := answered(t, New("none", nil), "api.example:443", stored); !strings.Contains(got, tokenValue) {
 		t.Errorf("the control sees %s", got)
 	}
@@ -63,8 +62,7 @@ func TestStoredByTheHost(t *testing.T) {
 	}
 }
 
-// TestAskedForOnce: whatever is searched, each file is read once, also when one
-// of them is bad.
+// TestAskedForOnce: whatever is scrubbed, each source is read once, even if one of them fails.
 func TestAskedForOnce(t *testing.T) {
 	t.Parallel()
 	x, v := session(t, "run1")
@@ -77,8 +75,8 @@ func TestAskedForOnce(t *testing.T) {
 	}
 }
 
-// TestSecretThatCannotBeRead: those who do without it go on, the others are
-// searched for all the same, and it is asked for again where it is used.
+// TestSecretThatCannotBeRead: requests without the unreadable secret continue, the other
+// secrets are still scrubbed, and a request that uses it reads the source again.
 func TestSecretThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	x, v := session(t, "run1")
@@ -98,7 +96,7 @@ func TestSecretThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestRevokedSecret: a secret that the vault no longer lends is not sent any more, but still
+// TestRevokedSecret: a secret whose lease the vault has ended is no longer sent, but is still
 // scrubbed. A secret of the configuration is kept for the session.
 func TestRevokedSecret(t *testing.T) {
 	t.Parallel()
@@ -121,8 +119,8 @@ func TestRevokedSecret(t *testing.T) {
 	}
 }
 
-// TestEncodings: what cannot be searched comes from no host that a secret is
-// for, however that is said.
+// TestEncodings: a response in an encoding that cannot be searched is refused from a host of a
+// secret, in any notation of the encoding.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -148,8 +146,8 @@ func TestEncodings(t *testing.T) {
 	}
 }
 
-// TestPieces: a text comes out the same in whatever pieces it is handed over,
-// and no value is found where one text ends and the next begins.
+// TestPieces: a text has the same result in any pieces, and no value is found across the border
+// of two texts.
 func TestPieces(t *testing.T) {
 	t.Parallel()
 	x, _ := session(t, "run1")

@@ -24,8 +24,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// written are forms that no list holds, since there are too many of each: chance
-// says which one it is.
+// written are forms with too many variants for a list; a random choice selects the variant.
 var written = map[string]func(s string, r *rand.Rand) string{
 	"base64, 64 columns":       func(s string, r *rand.Rand) string { return columns(within(s, r), 64, "\n") },
 	"base64, 76 columns, MIME": func(s string, r *rand.Rand) string { return columns(within(s, r), 76, "\r\n") },
@@ -120,7 +119,7 @@ var written = map[string]func(s string, r *rand.Rand) string{
 	},
 }
 
-// listed are those of them that a list holds as well, or may.
+// listed are the forms of written that a list also contains, or may contain.
 var listed = []string{"octal", "numbers", "numbers in JSON", "base64 in a URL"}
 
 // within returns base64 of bytes that contain a text.
@@ -129,7 +128,7 @@ func within(s string, r *rand.Rand) string {
 	return e.EncodeToString([]byte(strings.Repeat("<", r.IntN(4)) + s + strings.Repeat(">", r.IntN(4))))
 }
 
-// within32 returns base32 of bytes that contain a text; inside are those bytes.
+// within32 returns base32 of bytes that contain a text; inside returns those bytes.
 func within32(s string, r *rand.Rand) string {
 	return base32.StdEncoding.EncodeToString([]byte(inside(s, r)))
 }
@@ -138,28 +137,27 @@ func inside(s string, r *rand.Rand) string {
 	return strings.Repeat("<", r.IntN(5)) + s + strings.Repeat(">", r.IntN(5))
 }
 
-// separated puts a separator between groups of characters, of which there are two whole
-// ones at least.
+// separated puts a separator between groups of characters, with at least two whole groups.
 func separated(s string, r *rand.Rand) string {
 	between := []string{".", " ", ":", "|", "~", ", ", "'"}
 	return columns(s, 1+r.IntN(min(8, len(s)/3)), between[r.IntN(len(between))])
 }
 
-// layout is that of a dump.
+// layout is the layout of a dump.
 type layout struct {
-	// size is how many bytes a line has, and group how many a group.
+	// size is the number of bytes per line, and group the number per group.
 	size, group int
-	// reversed is for groups that begin with their last byte.
+	// reversed means that groups start with their last byte.
 	reversed bool
-	// colon stands behind an offset, which may be octal, and gap more blanks before a group.
+	// colon follows an offset, octal makes offsets octal, and gap adds blanks before a group.
 	colon string
 	octal bool
 	gap   int
-	// chars is for lines that end with their characters.
+	// chars means that lines end with their characters.
 	chars bool
 }
 
-// dump prints a text as hexdump, xxd and od do.
+// dump formats a text as hexdump, xxd and od do.
 func dump(s string, l layout) string {
 	var out strings.Builder
 	for offset := 0; offset < len(s); offset += l.size {
@@ -193,12 +191,11 @@ func columns(s string, n int, end string) string {
 	return strings.Join(lines, end)
 }
 
-// some writes some characters of a text by one of the formats, others by another,
-// and some as they are.
+// some writes each character of a text in one of the formats, or unchanged.
 func some(s string, r *rand.Rand, formats ...string) string {
 	var b strings.Builder
 	for _, c := range []byte(s) {
-		// What is an escape itself stays one.
+		// A character that starts an escape is not written in its own escape format.
 		if n := r.IntN(len(formats) + 1); n < len(formats) && formats[n] != "" && (c != '\\' || formats[n][0] != '\\') && (c != '&' || formats[n][0] != '&') {
 			fmt.Fprintf(&b, formats[n], c)
 			continue
@@ -243,9 +240,9 @@ func left(t testing.TB, v *Values, form string, seed uint64) (rest string, ok bo
 	return rest, begins && ends && rest != got
 }
 
-// edges is how much of a form may be left: what stood around the value inside of
-// base64, encoded up to three times, and quotes and backslashes of JSON; and in a dump
-// the start of its first line and a line after the value.
+// edges is the maximum remainder of a form: the data around the value within base64, encoded up
+// to three times, with quotes and backslashes of JSON. In a dump, it is the start of the first
+// line and a line after the value.
 const edges = 128
 
 // TestWrittenForms: a value that is found by decoding, and is in no list, is found wherever the
@@ -276,7 +273,7 @@ func TestWrittenForms(t *testing.T) {
 	}
 }
 
-// FuzzValues: no value that has 8 bytes comes through in any encoding.
+// FuzzValues: no value of at least 8 bytes is forwarded in any encoding.
 func FuzzValues(f *testing.F) {
 	names := slices.Sorted(maps.Keys(written))
 	for i := range names {
@@ -285,7 +282,7 @@ func FuzzValues(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value string, how uint8, seed uint64) {
 		if checkValue([]byte(value)) != nil || len(value) > 200 || strings.Contains(value, "before") || strings.ContainsAny(value, "%\\&") && value != awkward {
-			return // an escape in a value that is escaped in part has no one meaning
+			return // an escape within a partly escaped value is ambiguous
 		}
 		r := rand.New(rand.NewPCG(seed, 2))
 		name := names[int(how)%len(names)]
@@ -342,8 +339,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// BenchmarkValues measures the cost of scrubbing for different data: it rises with the amount to
-// decode.
+// BenchmarkValues measures the cost of scrubbing different data; it increases with the amount
+// to decode.
 func BenchmarkValues(b *testing.B) {
 	v := valuesOf(b, "ghp_0123456789abcdefghijABCDEFGHIJ", "sk-another-key-of-some-length-0123456789")
 	noise := make([]byte, 1<<19)
@@ -376,7 +373,7 @@ func BenchmarkValues(b *testing.B) {
 	}
 }
 
-// drops hands a text out in a few bytes at a time.
+// drops returns a text a few bytes at a time.
 type drops struct{ text []byte }
 
 func (d *drops) Read(p []byte) (int, error) {

@@ -39,8 +39,7 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// TestLeaves holds certificates against what a client with only the bundle
-// demands.
+// TestLeaves checks certificates against the requirements of a client that has only the bundle.
 func TestLeaves(t *testing.T) {
 	t.Parallel()
 	a, other := newAuthorities(t).session, newAuthorities(t).session
@@ -110,7 +109,7 @@ func TestConfigByName(t *testing.T) {
 	}
 }
 
-// TestAddressTarget has TLS to an address, without a name.
+// TestAddressTarget uses TLS to an address, without a name.
 func TestAddressTarget(t *testing.T) {
 	t.Parallel()
 	a := newAuthorities(t)

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestUnreadAnswers has a client of HTTP/2 that asks for much and reads nothing.
-// What hosts can send is what the gateway holds.
+// TestUnreadAnswers uses an HTTP/2 client that requests much and reads nothing. The amount that
+// hosts can send is the amount that the gateway stores.
 func TestUnreadAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:443")
@@ -36,7 +36,7 @@ func TestUnreadAnswers(t *testing.T) {
 			}
 		}
 	}), "h2")
-	// A client whose windows are as small as they can be.
+	// The client's windows have the minimum size.
 	transport := over(t, func() net.Conn { return w.inspected(a, "h2") })
 	transport.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 1, MaxReceiveBufferPerConnection: 64 << 10}
 	client := must.Get(transport.NewClientConn(t.Context(), "https", "example.org:443"))(t)
@@ -49,15 +49,15 @@ func TestUnreadAnswers(t *testing.T) {
 		defer res.Body.Close()
 	}
 	settled(&sent, func() { get("/ping").Body.Close() })
-	// Buffers of the kernel and of package http come on top of 1 MiB.
+	// Buffers of the kernel and of package http add to the 1 MiB.
 	if held := sent.Load(); held > 16<<20 {
 		t.Errorf("%d MiB are under way", held>>20)
 	}
 	client.Close()
 }
 
-// settled waits until n stays as it is for 200 calls of step, which take the
-// same way as the growth of n: on a busy machine both are slow.
+// settled waits until n is unchanged for 200 calls of step. step takes the same path as the
+// growth of n, so both are slow on a busy machine.
 func settled(n *atomic.Int64, step func()) {
 	for last, same := n.Load(), 0; same < 200; same++ {
 		step()
@@ -67,8 +67,8 @@ func settled(n *atomic.Int64, step func()) {
 	}
 }
 
-// TestConnectionsOfOneClient has more requests at a time than connections may
-// be: the others wait.
+// TestConnectionsOfOneClient makes more concurrent requests than the connection limit: the
+// others wait.
 func TestConnectionsOfOneClient(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:443")
@@ -110,8 +110,7 @@ func TestConnectionsOfOneClient(t *testing.T) {
 	}
 }
 
-// TestWebSocketIsNotKept sends much over a WebSocket, of which nothing is to be
-// remembered.
+// TestWebSocketIsNotKept: large data over a WebSocket is not kept in memory.
 //
 // Not parallel: it measures the heap of the process.
 func TestWebSocketIsNotKept(t *testing.T) {

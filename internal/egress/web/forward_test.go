@@ -87,8 +87,8 @@ func TestForwardLegRefuses(t *testing.T) {
 	}
 }
 
-// TestUnlisted holds that a host that Connect refuses gets nothing, and that
-// the client reads why.
+// TestUnlisted: a host that Connect refuses receives nothing, and the client receives the
+// reason.
 func TestUnlisted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
@@ -131,14 +131,14 @@ func TestRequestBudget(t *testing.T) {
 	}
 }
 
-// TestUpstreamFails holds that the client learns what happened and nothing
-// about the network of the gateway.
+// TestUpstreamFails: the client receives the failure without any detail of the gateway's
+// network.
 func TestUpstreamFails(t *testing.T) {
 	t.Parallel()
 	leaky := "dial tcp 10.20.30.40:80: lookup on 10.0.0.53:53"
 	tests := []struct {
 		name   string
-		answer string // what the host writes, "" for an error of Connect
+		answer string // the host's answer, "" for an error of Connect
 		err    error
 		status int
 		why    string
@@ -184,8 +184,8 @@ func TestUpstreamFails(t *testing.T) {
 	}
 }
 
-// TestNoRepeats holds that a request which may have had an effect is not sent
-// again when the connection breaks.
+// TestNoRepeats: a request that may have had an effect is not repeated when the connection
+// breaks.
 func TestNoRepeats(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:80")

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/egress/secret"
 )
 
-// frame is one of a host, with the payload's length in the shortest form.
+// frame returns a host's frame, with the shortest form of the payload's length.
 func frame(payload string) string {
 	b := []byte{0x81, byte(len(payload))}
 	switch {
@@ -29,7 +29,7 @@ func frame(payload string) string {
 	return string(b) + payload
 }
 
-// masked is a frame as clients send it.
+// masked returns a frame as clients send it.
 func masked(text string) string {
 	key := [4]byte{1, 2, 3, 4}
 	in := bufio.NewReader(strings.NewReader(text))
@@ -57,7 +57,7 @@ type receiver struct {
 	text       string
 }
 
-// next returns a message, or a control frame that stands before its end.
+// next returns a message, or a control frame that arrives before its end.
 func (r *receiver) next() (string, error) {
 	for {
 		first, payload, err := r.frame()
@@ -106,7 +106,7 @@ func (r *receiver) frame() (first byte, payload []byte, err error) {
 	return head[0], payload, err
 }
 
-// used returns a world whose secret was used.
+// used returns a world that has used its secret.
 func used(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, "example.org:443")
@@ -121,8 +121,8 @@ func used(t *testing.T) *world {
 	return w
 }
 
-// TestFramesComeOutWhole: a message does not wait for the next one, whatever it
-// is, also when a value begins as it ends.
+// TestFramesComeOutWhole: a message is forwarded without waiting for the next one, even if its
+// end is the prefix of a value.
 func TestFramesComeOutWhole(t *testing.T) {
 	t.Parallel()
 	w := used(t)
@@ -143,7 +143,7 @@ func TestFramesComeOutWhole(t *testing.T) {
 	}
 }
 
-// TestFramesAreScrubbed cuts the stream in every way that readers have.
+// TestFramesAreScrubbed splits the stream in every way that readers do.
 func TestFramesAreScrubbed(t *testing.T) {
 	t.Parallel()
 	w := used(t)
@@ -164,8 +164,8 @@ func TestFramesAreScrubbed(t *testing.T) {
 	}
 }
 
-// TestFramesThatCannotBeSearched end the connection, and nothing of them comes
-// out.
+// TestFramesThatCannotBeSearched: such frames end the connection, and no part of them is
+// forwarded.
 func TestFramesThatCannotBeSearched(t *testing.T) {
 	t.Parallel()
 	w := used(t)
@@ -179,7 +179,7 @@ func TestFramesThatCannotBeSearched(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
-	// What is cut off does not look whole.
+	// A truncated message is not reported as complete.
 	for _, text := range []string{"\x81", "\x81\x7e\x00", "\x81\x05he", "\x01\x02he"} {
 		got, err := io.ReadAll(newFrames(strings.NewReader(text), w.front.Secrets, false))
 		if !errors.Is(err, io.ErrUnexpectedEOF) || len(got) > 0 && got[0]&0x80 != 0 {
@@ -188,7 +188,7 @@ func TestFramesThatCannotBeSearched(t *testing.T) {
 	}
 }
 
-// TestFramesAreWatched has a placeholder in what a client masks.
+// TestFramesAreWatched sends a placeholder in masked client frames.
 func TestFramesAreWatched(t *testing.T) {
 	t.Parallel()
 	w := used(t)
@@ -210,14 +210,14 @@ func TestFramesAreWatched(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, rest, err)
 		}
 	}
-	// A client that does not mask is none (RFC 6455 section 5.1).
+	// An unmasked client frame is refused (RFC 6455 section 5.1).
 	if _, err := io.ReadAll(newFrames(strings.NewReader(frame("x")), nil, true)); !errors.Is(err, errFrame) {
 		t.Errorf("not masked: %v", err)
 	}
 }
 
-// TestShortFramesAreCheap: what many frames cost does not grow with what is set
-// up for one, and they go on together.
+// TestShortFramesAreCheap: the setup costs of one frame do not multiply with the number of
+// frames, and short frames are forwarded together.
 //
 // Not parallel: it counts the allocations of the process.
 func TestShortFramesAreCheap(t *testing.T) {
@@ -255,8 +255,8 @@ func TestShortFramesAreCheap(t *testing.T) {
 	}
 }
 
-// TestPingsInAMessage: a message that goes on for ever does not keep back what
-// stands between its frames, nor is that gathered.
+// TestPingsInAMessage: an endless message does not delay control frames between its frames, and
+// these are not accumulated.
 func TestPingsInAMessage(t *testing.T) {
 	t.Parallel()
 	w := used(t)
@@ -281,7 +281,7 @@ func TestPingsInAMessage(t *testing.T) {
 	}
 }
 
-// FuzzFrames holds that what comes out is well-formed, and the same messages.
+// FuzzFrames: the output is well-formed and contains the same messages.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte(frame("a")+frame(strings.Repeat("b", 20_000))), false)
 	f.Add([]byte("\x01\x01a\x89\x01p\x80\x01b"), false)

@@ -13,9 +13,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// FuzzServe sends random bytes on a connection to example.org:80. Whatever they
-// are, the host reads well-formed requests for example.org and allowed paths
-// alone, and Serve comes back.
+// FuzzServe sends random bytes on a connection to example.org:80. For any bytes, the host
+// receives only well-formed requests for example.org and allowed paths, and Serve returns.
 func FuzzServe(f *testing.F) {
 	for _, test := range refusedAlone {
 		if len(test.text) < 4<<10 {
@@ -92,8 +91,8 @@ func readRequests(c net.Conn, tell chan<- string) {
 	}
 }
 
-// FuzzHead holds that a head that is let pass means the same to the simplest
-// reader: lines that end in CRLF, up to an empty one.
+// FuzzHead: an accepted head has the same meaning for the simplest parser: lines that end in
+// CRLF, up to an empty line.
 func FuzzHead(f *testing.F) {
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: a\r\n\r\nrest"))
 	f.Add([]byte("\r\nGET / HTTP/1.1\r\n\r\n"))

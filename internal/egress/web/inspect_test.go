@@ -162,9 +162,9 @@ func TestBrokenHTTP2(t *testing.T) {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	for _, frame := range []string{
 		"\x00\x00\x01\x06\x00\x00\x00\x00\x00a",                // a PING of one byte
-		"\x00\x00\x01\x01\x05\x00\x00\x00\x01\x82",             // HEADERS with a method alone
+		"\x00\x00\x01\x01\x05\x00\x00\x00\x01\x82",             // HEADERS with only a method
 		"\x00\x00\x01\x01\x05\x00\x00\x00\x02\x82",             // HEADERS on a stream of the server's
-		"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00", // an increment of nothing
+		"\x00\x00\x04\x08\x00\x00\x00\x00\x00\x00\x00\x00\x00", // a zero increment
 	} {
 		w := newWorld(t, "example.org:443")
 		a := newAuthorities(t)
@@ -178,7 +178,7 @@ func TestBrokenHTTP2(t *testing.T) {
 	}
 }
 
-// TestUpstreamIsVerified has hosts that cannot prove who they are.
+// TestUpstreamIsVerified uses hosts that cannot prove their identity.
 func TestUpstreamIsVerified(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -225,8 +225,7 @@ func targetHost(s string) egress.Host {
 	return host
 }
 
-// TestServerName has a client that asks TLS for another name than that of the
-// target, or for none.
+// TestServerName uses a client that requests another TLS name than the target's, or none.
 func TestServerName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"evil.example", "", "sub.example.org"} {
@@ -245,8 +244,7 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// TestServerNameIsCheckedAgain has a TLS server that gives its certificate to
-// whoever asks.
+// TestServerNameIsCheckedAgain uses a TLS server that returns its certificate for any name.
 func TestServerNameIsCheckedAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:443")

@@ -86,7 +86,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestRulesSayWhatIsAllowed holds the text to what a model needs.
+// TestRulesSayWhatIsAllowed checks that the text contains the information that a model needs.
 func TestRulesSayWhatIsAllowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:80")
@@ -102,8 +102,8 @@ func TestRulesSayWhatIsAllowed(t *testing.T) {
 	}
 }
 
-// TestEmptyRules holds that a host that is looked into without rules gets what
-// it would get otherwise.
+// TestEmptyRules: a host that is inspected without rules receives the same requests as without
+// inspection.
 func TestEmptyRules(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:80")
@@ -136,8 +136,8 @@ func TestMatchPath(t *testing.T) {
 	}
 }
 
-// FuzzPath holds that a path without problem is the same path to every reader:
-// cleaning, decoding again, and writing anew leave it alone.
+// FuzzPath: a path without a problem is the same path to every parser: cleaning, decoding again
+// and encoding again do not change it.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{"/", "/a/b", "/a/../b", "/%2e", "/a%20b", "//a", "/a;b", `/a\b`, "/%2561", "/a%C3%A4", "/a/", "/.a/..b"} {
 		f.Add(s)

@@ -31,7 +31,7 @@ func (w *world) secrets() {
 	w.t.Cleanup(w.front.Secrets.Close)
 }
 
-// tells is a host that says what it was told, in every place that there is.
+// tells is a host that returns the received data in every part of its response.
 var tells = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 	auth := r.Header.Get("Authorization")
 	_, _ = io.Copy(io.Discard, r.Body)
@@ -101,7 +101,7 @@ func TestSecretIsRefused(t *testing.T) {
 	}
 }
 
-// TestSecretInTheClear has a placeholder in plain HTTP.
+// TestSecretInTheClear sends a placeholder over plain HTTP.
 func TestSecretInTheClear(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:443")
@@ -115,8 +115,8 @@ func TestSecretInTheClear(t *testing.T) {
 	}
 }
 
-// TestMisplacedBehindTheAnswer has a host that answers before the body has
-// come: the placeholder in it is on record all the same.
+// TestMisplacedBehindTheAnswer uses a host that answers before the body has arrived. A
+// placeholder in the body is still recorded.
 func TestMisplacedBehindTheAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:443")
@@ -133,15 +133,15 @@ func TestMisplacedBehindTheAnswer(t *testing.T) {
 	io.WriteString(c, "POST / HTTP/1.1\r\nHost: example.org\r\nContent-Length: 20\r\n\r\na")
 	must.Get(http.ReadResponse(in, nil))(t)
 	io.WriteString(c, placeholder)
-	// The connection may stay open for the next request: its end is no sign.
+	// The connection may stay open for the next request, so its end is not a sign.
 	must.Eventually(t, "the placeholder is on record", func() (bool, string) {
 		got := w.refusals()
 		return reflect.DeepEqual(got, []string{"example.org:443 secret_misplaced"}), fmt.Sprintf("the record is %q", got)
 	})
 }
 
-// TestSecretOfAnotherRun has a host that shows what another run sent to it,
-// before this one has used any secret.
+// TestSecretOfAnotherRun uses a host that returns data of another run, before this run has used
+// any secret.
 func TestSecretOfAnotherRun(t *testing.T) {
 	t.Parallel()
 	for _, outside := range []string{"http/1.1", "h2"} {
@@ -163,7 +163,7 @@ func TestSecretOfAnotherRun(t *testing.T) {
 	}
 }
 
-// TestEncodedAnswer has a host that compresses against what it was asked.
+// TestEncodedAnswer uses a host that compresses although the request does not accept it.
 func TestEncodedAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:443")
@@ -180,8 +180,8 @@ func TestEncodedAnswer(t *testing.T) {
 	}
 }
 
-// TestSecretOverWebSocket has a host that sends a value back in a frame, and a
-// program that sends a placeholder.
+// TestSecretOverWebSocket uses a host that returns a value in a frame, and a program that sends
+// a placeholder.
 func TestSecretOverWebSocket(t *testing.T) {
 	t.Parallel()
 	for _, sends := range []string{"hello", placeholder} {

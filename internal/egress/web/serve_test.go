@@ -54,7 +54,7 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// A request that is refused by itself, on a connection to example.org:80.
+// refusedAlone are requests that are refused on their own, on a connection to example.org:80.
 var refusedAlone = []struct {
 	name, text, why string
 }{
@@ -116,7 +116,7 @@ func TestRequestsRefusedIndependently(t *testing.T) {
 			host := w.host("example.org:80", nil)
 			c := w.serve()
 			in := bufio.NewReader(c)
-			go io.WriteString(c, test.text) // more than fits may not be read
+			go io.WriteString(c, test.text) // the text may be too long to be read completely
 			res, body := readResponse(t, in, "GET")
 			checkRefusal(t, res, body, test.why)
 			if !strings.Contains(body, "example.org:80") {
@@ -143,8 +143,7 @@ func checkRefusal(t *testing.T, res *http.Response, body, why string) {
 	}
 }
 
-// TestSecondRequest has a good request followed by each bad one, all sent at
-// once.
+// TestSecondRequest sends a valid request followed by each invalid one, all at once.
 func TestSecondRequest(t *testing.T) {
 	t.Parallel()
 	firsts := map[string]string{
@@ -178,7 +177,7 @@ func TestSecondRequest(t *testing.T) {
 	}
 }
 
-// TestNoMoreAfterRefusal sends a good request right behind a bad one.
+// TestNoMoreAfterRefusal sends a valid request directly after an invalid one.
 func TestNoMoreAfterRefusal(t *testing.T) {
 	t.Parallel()
 	for _, test := range refusedAlone {
@@ -197,8 +196,8 @@ func TestNoMoreAfterRefusal(t *testing.T) {
 	}
 }
 
-// TestRefusalIsRead has clients that say more than is read of them: their
-// connection ends, and is not reset.
+// TestRefusalIsRead uses clients that send more than is read: their connection is closed
+// without a reset.
 func TestRefusalIsRead(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "nonsense\r\n\r\n"} {

@@ -19,11 +19,12 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestLargeBodies sends much and gets it back, without the gateway holding it.
+// TestLargeBodies sends large bodies and receives them back, without the gateway buffering
+// them.
 //
 // Not parallel: it measures the heap of the process.
 func TestLargeBodies(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(100)) // the runner of the tests sets more
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // the test runner sets a higher value
 	for kind, size := range map[string]int64{"plain": 100 << 20, "http/1.1": 20 << 20, "h2": 20 << 20} {
 		t.Run(kind, func(t *testing.T) {
 			target := map[bool]string{true: "example.org:80", false: "example.org:443"}[kind == "plain"]
@@ -71,8 +72,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
-// TestStreamsAsItComes holds that an answer goes on while the host still
-// writes it.
+// TestStreamsAsItComes: an answer is forwarded while the host is still writing it.
 func TestStreamsAsItComes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:80")
@@ -98,7 +98,7 @@ func TestStreamsAsItComes(t *testing.T) {
 	}
 }
 
-// TestBrokenAnswer holds that an answer that breaks off does not look whole.
+// TestBrokenAnswer: a truncated answer is not forwarded as a complete one.
 func TestBrokenAnswer(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:80")
@@ -116,7 +116,7 @@ func TestBrokenAnswer(t *testing.T) {
 	}
 }
 
-// wire is a host that shows the bytes that it gets.
+// wire starts a host that returns the received bytes on a channel.
 func (w *world) wire(target, answer string) <-chan string {
 	w.t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(w.t)
@@ -179,7 +179,8 @@ func TestRewrittenRequests(t *testing.T) {
 	}
 }
 
-// TestChunkedEndsTheConnection: where the next head begins is not known then.
+// TestChunkedEndsTheConnection: after a chunked request, the connection is closed, because the
+// start of the next head is uncertain.
 func TestChunkedEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:80")
@@ -218,7 +219,7 @@ func TestExpectContinue(t *testing.T) {
 	}
 }
 
-// TestAnswersInParts has informational answers and trailers go through.
+// TestAnswersInParts forwards informational answers and trailers.
 func TestAnswersInParts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:80")
@@ -244,7 +245,7 @@ func TestAnswersInParts(t *testing.T) {
 	}
 }
 
-// TestAnswersAreLeftAlone holds that an answer goes through as it is.
+// TestAnswersAreLeftAlone: an answer is forwarded unchanged.
 func TestAnswersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "example.org:80")

@@ -17,8 +17,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// inBubble runs Serve over a pipe, in a bubble whose end sees that nothing of
-// it is left. The host takes connections and says nothing.
+// inBubble runs Serve over a pipe, in a synctest bubble, which fails if a goroutine remains.
+// The host accepts connections and sends nothing.
 func inBubble(t *testing.T, target string, server func(net.Conn) net.Conn, check func(w *world, c net.Conn, leave context.CancelFunc, done <-chan struct{})) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestSlowHandshake(t *testing.T) {
 	})
 }
 
-// answers has Connect reach a host that answers every request.
+// answers connects to a host that answers every request.
 func (w *world) answers() {
 	w.front.Connect = func(_ context.Context, to egress.Target) (net.Conn, *egress.Entry, error) {
 		near, far := net.Pipe()
@@ -113,8 +113,7 @@ func (w *world) answers() {
 	}
 }
 
-// TestSlowSecondHeader and an idle connection differ: nobody is to blame for
-// the latter.
+// TestSlowSecondHeader: a slow second header is recorded, and an idle connection is not.
 func TestSlowSecondHeader(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]struct {
@@ -152,7 +151,7 @@ func TestSlowSecondHeader(t *testing.T) {
 	}
 }
 
-// TestEndBreaksOff ends the context while a host has not answered yet.
+// TestEndBreaksOff cancels the context before a host has answered.
 func TestEndBreaksOff(t *testing.T) {
 	t.Parallel()
 	inBubble(t, "example.org:80", asItIs, func(w *world, c net.Conn, leave context.CancelFunc, done <-chan struct{}) {
@@ -167,7 +166,7 @@ func TestEndBreaksOff(t *testing.T) {
 	})
 }
 
-// TestEndWhileConnecting holds that a dial does not outlive the client.
+// TestEndWhileConnecting: a dial ends with its client.
 func TestEndWhileConnecting(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -189,7 +188,7 @@ func TestEndWhileConnecting(t *testing.T) {
 	})
 }
 
-// TestWebSocketEnds ends the context in the middle of a WebSocket.
+// TestWebSocketEnds cancels the context during a WebSocket connection.
 func TestWebSocketEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

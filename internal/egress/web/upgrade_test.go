@@ -15,10 +15,10 @@ import (
 const wantsWebSocket = "GET /chat HTTP/1.1\r\nHost: example.org\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n" +
 	"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
 
-// accepted is what RFC 6455 section 1.3 has for that key.
+// accepted is the value in RFC 6455 section 1.3 for the example key.
 const accepted = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
 
-// echoes switches to a protocol and sends back what it gets.
+// echoes switches to a protocol and sends back the received bytes.
 func echoes(protocol, accept string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		conn, in, err := http.NewResponseController(w).Hijack()
@@ -62,7 +62,7 @@ func TestWebSocket(t *testing.T) {
 					}
 				}
 				if leaves == "client" {
-					c.Close() // the end of the test sees Serve come back
+					c.Close() // the cleanup checks that Serve returns
 				}
 			})
 		}
@@ -90,8 +90,8 @@ func TestWebSocketNeedsPermission(t *testing.T) {
 	}
 }
 
-// TestOtherProtocol has hosts that switch to something else, or without having
-// understood to what.
+// TestOtherProtocol uses hosts that switch to another protocol, or that do not prove that they
+// understood the request.
 func TestOtherProtocol(t *testing.T) {
 	t.Parallel()
 	for _, host := range []http.Handler{echoes("h2c", accepted), echoes("websocket", ""), echoes("websocket", "dGhlIHNhbXBsZSBub25jZQ==")} {
@@ -109,7 +109,7 @@ func TestOtherProtocol(t *testing.T) {
 	}
 }
 
-// TestHalfHandshake takes each part of the handshake away.
+// TestHalfHandshake omits or changes each part of the handshake.
 func TestHalfHandshake(t *testing.T) {
 	t.Parallel()
 	for _, change := range [][2]string{
@@ -140,9 +140,8 @@ func TestUpgradeWithoutProtocol(t *testing.T) {
 	}
 }
 
-// TestOfferOfHTTP2 has clients that would go on in HTTP/2 without TLS: they are
-// answered in HTTP/1.1, the host does not hear of the offer, and HTTP/2 after all
-// is refused.
+// TestOfferOfHTTP2 uses clients that offer HTTP/2 without TLS. They get an HTTP/1.1 answer, the
+// offer is not forwarded to the host, and a later HTTP/2 preface is refused.
 func TestOfferOfHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ target, offer, body string }{

@@ -21,8 +21,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// patience is how long a test waits for what is to come at once: it makes it fail
-// rather than hang.
+// patience is the timeout for results that are due at once, so that a test fails instead of
+// hanging.
 const patience = 2 * time.Minute
 
 // world is a client, Serve, and the hosts behind it.
@@ -68,7 +68,7 @@ func targetOf(t testing.TB, s string) egress.Target {
 	return must.Get(egress.ParseTarget(s))(t)
 }
 
-// connect is what the proxy does for real.
+// connect is the Connect function of Serve; it maps targets to test servers.
 func (w *world) connect(ctx context.Context, t egress.Target) (net.Conn, *egress.Entry, error) {
 	w.mu.Lock()
 	address, ok := w.hosts[t.String()]
@@ -91,8 +91,8 @@ func (w *world) inspect(methods, paths []string) {
 	}
 }
 
-// serve runs Serve and returns the client's end. When the test ends it sees
-// that Serve has come back.
+// serve runs Serve and returns the client's end. At the end of the test, it checks that Serve
+// has returned.
 func (w *world) serve() *net.TCPConn {
 	return w.serveAs(func(c net.Conn) net.Conn { return c })
 }
@@ -118,7 +118,7 @@ func (w *world) serveAs(server func(net.Conn) net.Conn) *net.TCPConn {
 	return client
 }
 
-// pair is a TCP connection and both its ends.
+// pair returns both ends of a TCP connection.
 func pair(t *testing.T) (client, server *net.TCPConn) {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
@@ -128,7 +128,7 @@ func pair(t *testing.T) (client, server *net.TCPConn) {
 	return c.(*net.TCPConn), s.(*net.TCPConn)
 }
 
-// host starts a test server and gives it a target.
+// host starts a test server for a target.
 func (w *world) host(target string, h http.Handler) *upstreamServer {
 	w.t.Helper()
 	u := &upstreamServer{handler: h}
@@ -145,7 +145,7 @@ func (w *world) add(target string, s *httptest.Server) {
 	w.hosts[target] = s.Listener.Addr().String()
 }
 
-// upstreamServer notes what reaches it.
+// upstreamServer records the requests that reach it.
 type upstreamServer struct {
 	*httptest.Server
 	handler http.Handler
@@ -190,7 +190,7 @@ func (w *world) dials() []string {
 	return slices.Clone(w.dialed)
 }
 
-// say sends bytes and reads one answer.
+// say sends a text and reads one answer.
 func say(t *testing.T, c net.Conn, in *bufio.Reader, text, method string) (*http.Response, string) {
 	t.Helper()
 	must.Get(io.WriteString(c, text))(t)
@@ -214,13 +214,13 @@ func readResponse(t *testing.T, in *bufio.Reader, method string) (*http.Response
 	return res, string(body)
 }
 
-// ended reports whether the connection has come to its end.
+// ended reports whether the connection has ended.
 func ended(in *bufio.Reader) bool {
 	_, err := in.ReadByte()
 	return err == io.EOF
 }
 
-// authorities are that of the session and that of the world outside.
+// authorities are the authority of the session and the authority of the outside hosts.
 type authorities struct {
 	session, outside *Authority
 }
@@ -241,7 +241,7 @@ func (a *Authority) pool() *x509.CertPool {
 	return pool
 }
 
-// secureHost starts a TLS server that the world outside vouches for.
+// secureHost starts a TLS server with a certificate of the outside authority.
 func (w *world) secureHost(a authorities, target string, h http.Handler, protocols ...string) *upstreamServer {
 	w.t.Helper()
 	u := &upstreamServer{handler: h}
@@ -254,7 +254,7 @@ func (w *world) secureHost(a authorities, target string, h http.Handler, protoco
 	return u
 }
 
-// inspected runs Serve behind TLS and returns the client's end of that.
+// inspected runs Serve behind TLS and returns the client's TLS connection.
 func (w *world) inspected(a authorities, protocols ...string) *tls.Conn {
 	w.front.Roots = a.outside.pool()
 	raw := w.serveAs(func(c net.Conn) net.Conn { return tls.Server(c, a.session.Config(w.front.Target.Host)) })
@@ -263,7 +263,7 @@ func (w *world) inspected(a authorities, protocols ...string) *tls.Conn {
 	return client
 }
 
-// over is a client whose connections are those that dial returns.
+// over returns a transport that uses the connections of dial.
 func over(t *testing.T, dial func() net.Conn) *http.Transport {
 	each := func(context.Context, string, string) (net.Conn, error) { return dial(), nil }
 	transport := &http.Transport{DialContext: each, DialTLSContext: each, ForceAttemptHTTP2: true, ExpectContinueTimeout: patience}

@@ -10,9 +10,8 @@ import (
 	"palyra/internal/identity/ca"
 )
 
-// TestUnderTheGatewaysAuthority signs under a real authority through a
-// renewal, a rotation and a restart, and verifies everything with what the
-// last start exports.
+// TestUnderTheGatewaysAuthority signs with a real authority across a renewal, a rotation and a
+// restart, and verifies everything with the key set of the last start.
 func TestUnderTheGatewaysAuthority(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ca")
@@ -41,8 +40,8 @@ func TestUnderTheGatewaysAuthority(t *testing.T) {
 	signed = append(signed, mustSign(t, n, execution()))
 
 	rotated := must.Get(a.RotateNotary())(t)
-	// Between the authority's rotation and the notary's, the old key still
-	// signs: that must verify later too.
+	// Between the authority's rotation and the notary's, the old key still signs. Those signatures
+	// must also verify later.
 	signed = append(signed, mustSign(t, n, execution()))
 	must.Do(t, n.Use(rotated.Signer, rotated.Chain))
 	signed = append(signed, mustSign(t, n, execution()))

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// predicateOf signs an execution and returns what a verifier reads of it.
+// predicateOf signs an execution and returns the predicate that a verifier reads.
 func predicateOf(t *testing.T, change func(*tool.Report)) (attest.Predicate, error) {
 	t.Helper()
 	n := newNotary(t, newAuthority(t))
@@ -64,7 +64,8 @@ func TestViolationsAreAttested(t *testing.T) {
 	}
 }
 
-// The network of the host has a word that nobody takes for "no network".
+// The attestation names the host's network "unrestricted", because "none" would suggest no
+// network.
 func TestHostNetworkIsUnrestricted(t *testing.T) {
 	t.Parallel()
 	for mode, word := range map[string]string{"none": "unrestricted", "unrestricted": "unrestricted", "strict": "strict", "preflight": "preflight"} {

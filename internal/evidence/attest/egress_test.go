@@ -13,8 +13,8 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// TestConnectionsAreAttested: every field of a connection is signed and read
-// back, those of a refused one included.
+// TestConnectionsAreAttested: every field of a connection, including a refused one, is signed
+// and read back.
 func TestConnectionsAreAttested(t *testing.T) {
 	t.Parallel()
 	n := newNotary(t, newAuthority(t))
@@ -49,7 +49,7 @@ func TestConnectionsAreAttested(t *testing.T) {
 	if !slices.Equal(e.Observed, want) {
 		t.Errorf("connections %+v", e.Observed)
 	}
-	// What is read without a proof says the same.
+	// Read, which verifies nothing, returns the same.
 	read, err := attest.Read(envelope)
 	if err != nil || !slices.Equal(read.Predicate.Egress.Observed, e.Observed) {
 		t.Errorf("read %+v, %v", read.Predicate.Egress, err)
@@ -59,8 +59,8 @@ func TestConnectionsAreAttested(t *testing.T) {
 	}
 }
 
-// TestLongestLedgerFits: the most connections that are listed one by one, and
-// the most sums of others, with the longest names that there are, stay below what verifiers read.
+// TestLongestLedgerFits: the maximum number of listed connections and of sums, with the longest
+// names, fits within the limit of verifiers.
 func TestLongestLedgerFits(t *testing.T) {
 	t.Parallel()
 	const entries, sums = 2000, 256 + 64
@@ -80,7 +80,8 @@ func TestLongestLedgerFits(t *testing.T) {
 		})
 	}
 	envelope := mustSign(t, n, x).JSON
-	// The event of the journal has both, and goes in one message of the API.
+	// The event of the journal contains the report and the envelope, and must fit into one message
+	// of the API.
 	const message = 4 << 20
 	report := must.Get(canonical.Marshal(x.Report))(t)
 	if size := len(report) + len(envelope); size > message*9/10 || len(envelope) > attest.MaxEnvelope {

@@ -22,9 +22,9 @@ const (
 	specification  = "../../../docs/format/attestation.md"
 )
 
-// TestGolden signs the example of the specification and expects the same
-// bytes: the format must not change by accident. Ed25519 and RFC 8785 are
-// deterministic, the certificates are stored.
+// TestGolden signs the example of the specification and expects the same bytes: the format must
+// not change by accident. Ed25519 and RFC 8785 are deterministic, and the certificates are
+// stored.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	if *update {
@@ -43,7 +43,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// An attestation of before there were change sets and violations verifies.
+// An attestation from before change sets and violations existed verifies.
 func TestOlderAttestationVerifies(t *testing.T) {
 	t.Parallel()
 	set := must.Get(attest.ParseKeySet(read(t, "testdata/keyset_older.json")))(t)
@@ -53,7 +53,7 @@ func TestOlderAttestationVerifies(t *testing.T) {
 	}
 }
 
-// TestSpecification holds the example in the document to the golden file.
+// TestSpecification: the example in the document equals the golden file.
 func TestSpecification(t *testing.T) {
 	t.Parallel()
 	_, payload, _ := split(t, read(t, goldenEnvelope))
@@ -85,7 +85,7 @@ func memberNames(t *testing.T, text []byte) []string {
 		case map[string]any:
 			for name, member := range v {
 				switch name {
-				case "namespaces", "rlimits": // their members are the kernel's names
+				case "namespaces", "rlimits": // their members have the kernel's names
 					names = append(names, name)
 					continue
 				}

@@ -53,7 +53,7 @@ func TestOutcomesOtherThanSuccess(t *testing.T) {
 	n := newNotary(t, newAuthority(t))
 	for _, outcome := range []tool.Outcome{tool.Failed, tool.TimedOut, tool.Refused, tool.Stopped, tool.Unknown} {
 		x := execution()
-		// Refused at dispatch: nothing ran, so there is next to nothing to say.
+		// The call was refused at dispatch, so no program ran and most fields are empty.
 		x.Report = tool.Report{Outcome: outcome, Reason: "X", Executor: tool.ExecutorInfo{Name: tool.TierCBubblewrap, Tier: "c"}}
 		x.Executable, x.Operands, x.Determining, x.Secrets, x.ApprovedAt = tool.Executable{}, nil, nil, nil, time.Time{}
 		v, err := attest.Verify(mustSign(t, n, x).JSON, n.KeySet())
@@ -88,7 +88,7 @@ func TestIsolationIsAbsentWhenNothingWasReadBack(t *testing.T) {
 		t.Errorf("level %s, enforcement:\n%s", v.Predicate.SandboxEnforcement, diff)
 	}
 
-	// The control: what was read back is believed.
+	// Control: isolation that was read back is accepted.
 	v, err = attest.Verify(mustSign(t, n, execution()).JSON, n.KeySet())
 	if err != nil || v.Predicate.SandboxEnforcement != "strict" || len(v.Predicate.Enforcement.Applied) != 2 {
 		t.Errorf("level %s, applied %v, %v", v.Predicate.SandboxEnforcement, v.Predicate.Enforcement.Applied, err)
@@ -201,13 +201,13 @@ func TestRotationKeepsOldKeys(t *testing.T) {
 	before := mustSign(t, n, execution())
 	old := n.KeySet()
 
-	// A renewal: the same key, another certificate.
+	// A renewal has the same key and another certificate.
 	key := seed('k')
 	must.Do(t, n.Use(key, a.chain(key.Public(), nil)))
 	if set := n.KeySet(); len(set.Keys) != 2 || set.Keys[1].Retired || set.Keys[0].KeyID != set.Keys[1].KeyID {
 		t.Errorf("after a renewal: %+v", set.Keys)
 	}
-	// A rotation: another key.
+	// A rotation has another key.
 	next := seed('n')
 	must.Do(t, n.Use(next, a.chain(next.Public(), nil)))
 	set := n.KeySet()
@@ -223,11 +223,11 @@ func TestRotationKeepsOldKeys(t *testing.T) {
 	_, err := attest.Verify(after.JSON, old)
 	refused(t, err, "no key")
 
-	// A chain of another root is no rotation.
+	// A chain with another root is refused.
 	if err := n.Use(next, newAuthority(t).chain(next.Public(), nil)); err == nil {
 		t.Error("a key under another root was taken")
 	}
-	// Use with what is in use changes nothing.
+	// Use with the current key and chain changes nothing.
 	if err := n.Use(next, chainOf(t, set)); err != nil || len(n.KeySet().Keys) != 3 {
 		t.Errorf("%d keys, %v", len(n.KeySet().Keys), err)
 	}

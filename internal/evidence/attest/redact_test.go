@@ -11,8 +11,8 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// TestSignedWithoutKeys: what has the form of a key is redacted before it is signed,
-// so that no journal has to redact what is in the envelope: it would not verify.
+// TestSignedWithoutKeys: text in the form of a key is redacted before it is signed. A later
+// redaction of the envelope would break its signature.
 func TestSignedWithoutKeys(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

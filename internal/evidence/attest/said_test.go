@@ -10,8 +10,8 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// TestStatementOfAnEnvelope: what the notary remembers of an envelope is what its text
-// says, also where the text differs from what it was told.
+// TestStatementOfAnEnvelope: the statement that the notary keeps equals the statement in the
+// envelope's text, even where that differs from the notary's input.
 func TestStatementOfAnEnvelope(t *testing.T) {
 	t.Parallel()
 	n := newNotary(t, newAuthority(t))

@@ -18,8 +18,8 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// exported is what somebody else has: the envelope and the public key of the
-// exported key set, and none of this package.
+// exported returns the data of a third party: the envelope and the public key of the exported
+// key set. Verification uses no code of this package.
 func exported(t *testing.T) ([]byte, ed25519.PublicKey) {
 	t.Helper()
 	n := newNotary(t, newAuthority(t))
@@ -37,7 +37,7 @@ func TestSigstoreAccepts(t *testing.T) {
 	if err := v.VerifySignature(bytes.NewReader(env), nil); err != nil {
 		t.Errorf("sigstore refuses the envelope: %v", err)
 	}
-	// The control: sigstore refuses the same envelope with another payload.
+	// Control: sigstore refuses the same envelope with another payload.
 	p, payload, signature := split(t, env)
 	payload = slices.Clone(payload)
 	payload[10] ^= 1
@@ -58,7 +58,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestInTotoAccepts reads the statement with in-toto's own types.
+// TestInTotoAccepts parses the statement with in-toto's own types.
 func TestInTotoAccepts(t *testing.T) {
 	t.Parallel()
 	env, _ := exported(t)

@@ -24,8 +24,8 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
-// pae is the pre-authentication encoding, computed from the DSSE protocol's
-// text and not with the library under test.
+// pae returns the pre-authentication encoding. It follows the text of the DSSE protocol and
+// does not use the library under test.
 func pae(payloadType string, payload []byte) []byte {
 	out := []byte("DSSEv1 ")
 	out = append(out, strconv.Itoa(len(payloadType))...)
@@ -37,8 +37,8 @@ func pae(payloadType string, payload []byte) []byte {
 	return append(out, payload...)
 }
 
-// resigned signs a changed statement with the notary's own key, so that only
-// what the statement says can be refused.
+// resigned signs a changed statement with the notary's own key, so that only the content of the
+// statement can be refused.
 func resigned(t *testing.T, n *attest.Notary, x attest.Execution, change func(*attest.Statement)) []byte {
 	t.Helper()
 	p, payload, _ := split(t, mustSign(t, n, x).JSON)
@@ -64,7 +64,7 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 	t.Parallel()
 	n := newNotary(t, newAuthority(t))
 	x := execution()
-	// A short statement: each byte costs one verification.
+	// The statement is short, because each byte costs one verification.
 	x.Report.Isolation, x.Executable, x.Operands, x.Report.Files = nil, tool.Executable{}, nil, nil
 	env := mustSign(t, n, x)
 	v, err := attest.NewVerifier(n.KeySet())
@@ -97,8 +97,8 @@ func TestEveryFlippedByteIsFound(t *testing.T) {
 	for i := 0; i < len(env.JSON); i += 32 {
 		check("truncated envelope", i, env.JSON[:i])
 	}
-	// The control: it is the signature that finds a change, and nothing else
-	// would: signed anew, the same change verifies.
+	// Control: only the signature detects a change. The same change verifies if it is signed
+	// again.
 	forged := resigned(t, n, x, func(s *attest.Statement) { s.Predicate.Result.Outcome = "failed" })
 	if _, err := v.Verify(forged); err != nil {
 		t.Errorf("control: %v", err)
@@ -201,8 +201,8 @@ func TestUnknownPredicateMember(t *testing.T) {
 	}
 }
 
-// TestChains signs with keys whose certificates are wrong in one way each. The
-// key set is made by hand because a notary would refuse them.
+// TestChains signs with keys whose certificates are wrong in one way at a time. The key set is
+// made by hand because a notary would refuse them.
 func TestChains(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -307,7 +307,7 @@ func FuzzVerify(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// What verifies is the one statement that was signed.
+		// Any text that verifies contains the one signed statement.
 		if got.Predicate.AttestationID != env.ID || got.Statement.Subject[0].Digest.SHA256 != strings.Repeat("2", 64) {
 			t.Errorf("%q verifies", text)
 		}

@@ -27,12 +27,12 @@ const gateway = "palyra.local"
 
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// seed makes a test key that is the same in every run.
+// seed returns a test key that is the same in every run.
 func seed(name byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed([]byte(strings.Repeat(string(name), ed25519.SeedSize)))
 }
 
-// authority is a small CA, so that wrong certificates can be made too.
+// authority is a small CA, which can also issue invalid certificates.
 type authority struct {
 	t    testing.TB
 	cert *x509.Certificate
@@ -50,7 +50,7 @@ func newAuthority(t testing.TB) *authority {
 	return &authority{t: t, cert: sign(t, tmpl, tmpl, key.Public(), key), key: key}
 }
 
-// notary returns the template of a good notary certificate.
+// notaryTemplate returns the template of a valid notary certificate.
 func notaryTemplate() *x509.Certificate {
 	return &x509.Certificate{
 		SerialNumber: big.NewInt(2),
@@ -89,7 +89,7 @@ func newNotary(t testing.TB, a *authority) *attest.Notary {
 
 func digest(c string) string { return "sha256:" + strings.Repeat(c, 64) }
 
-// execution is a full one: every member of the predicate is there.
+// execution returns an execution with every member of the predicate.
 func execution() attest.Execution {
 	code := 0
 	return attest.Execution{
@@ -146,7 +146,7 @@ func mustSign(t testing.TB, n *attest.Notary, x attest.Execution) attest.Envelop
 	return must.Get(n.Sign(context.Background(), x))(t)
 }
 
-// parts is an envelope taken apart.
+// parts holds the parts of an envelope.
 type parts struct {
 	PayloadType string `json:"payloadType"`
 	Payload     string `json:"payload"`

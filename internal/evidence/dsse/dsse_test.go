@@ -34,8 +34,8 @@ func TestCut(t *testing.T) {
 	}
 }
 
-// What is cut is what the JSON library reads; what the library refuses is
-// refused with the payload.
+// The function cut returns the same parts as the JSON library. An envelope that the library
+// refuses is refused together with its payload.
 func FuzzCut(f *testing.F) {
 	f.Add([]byte(`{"payload":"e30=","payloadType":"text/x","signatures":[{"keyid":"SHA256:a","sig":"c2ln"}]}`))
 	f.Add([]byte("{\"payload\":\"e\xff30=\",\"payloadType\":\"text/x\",\"signatures\":[{\"keyid\":\"SHA256:a\",\"sig\":\"c2ln\"}]}"))
@@ -57,8 +57,8 @@ func FuzzCut(f *testing.F) {
 	})
 }
 
-// TestSigned: the text is what the canonical form of its parts would be, and what is
-// read is what was signed.
+// TestSigned: the text equals the canonical form of its parts, and the parsed envelope equals
+// the signed one.
 func TestSigned(t *testing.T) {
 	t.Parallel()
 	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))

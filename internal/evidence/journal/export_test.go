@@ -18,7 +18,7 @@ func export(t testing.TB, log *journal.Log, after int64) []byte {
 	return b.Bytes()
 }
 
-// sampleExport has checkpoints, an erased event and 6 more.
+// sampleExport returns an export with checkpoints, an erased event and 6 more.
 func sampleExport(t testing.TB) []byte {
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
@@ -93,7 +93,7 @@ func TestExportRemembered(t *testing.T) {
 	}
 	cp.Root[0] ^= 1
 	_, err := verifyBytes(b, journal.ExportOptions{Remembered: []journal.Checkpoint{cp}})
-	assertCorrupt(t, err, 11) // up to event 10 a signed checkpoint agrees
+	assertCorrupt(t, err, 11) // a signed checkpoint confirms the events up to 10
 }
 
 func TestExportVisit(t *testing.T) {
@@ -111,9 +111,9 @@ func TestExportVisit(t *testing.T) {
 	}
 }
 
-// TestEveryByteCounts changes each byte of an export, one at a time, and drops,
-// doubles or replaces many of them: each change is found, on the line where it is or, for a header that
-// still reads well, by the seal, which then names line 1.
+// TestEveryByteCounts changes each byte of an export, one at a time, and drops, doubles or
+// replaces many of them. Each change is detected on its line. A change in a header that still
+// parses is detected by the seal, whose error names line 1.
 func TestEveryByteCounts(t *testing.T) {
 	t.Parallel()
 	b := sampleExport(t)
@@ -139,8 +139,8 @@ func TestEveryByteCounts(t *testing.T) {
 	}
 }
 
-// nearby excuses what cannot be told apart: a header whose key was exchanged
-// shows at the seal, and a changed line feed joins or splits two lines.
+// nearby accepts ambiguous positions: a header with a changed key is detected at the seal, and
+// a changed line feed joins or splits two lines.
 func nearby(got, line, last int, b byte, what string) bool {
 	return b == '\n' && (got == line+1 || got == line) || line == 1 && got == last || strings.HasPrefix(what, "line feed")
 }
@@ -155,14 +155,14 @@ func assertNamesSeq(t *testing.T, err error, line, last int) {
 		t.Errorf("line %d: the error names no sequence number: %v", line, err)
 		return
 	}
-	// Line 2 holds event 1.
+	// Line 2 contains event 1.
 	if want := int64(line - 1); bad.Seq != want && bad.Seq != want+1 {
 		t.Errorf("line %d: the error names sequence number %d, want %d: %v", line, bad.Seq, want, err)
 	}
 }
 
-// mutations returns every way to change byte i that is tried there: one for
-// each byte, the others for a sample.
+// mutations returns the changes of byte i that the test tries: one for each byte, and others
+// for a sample.
 func mutations(b []byte, i int) map[string][]byte {
 	with := func(c byte) []byte {
 		m := bytes.Clone(b)
@@ -185,8 +185,7 @@ func mutations(b []byte, i int) map[string][]byte {
 	return m
 }
 
-// TestTruncation cuts the export after every line feed and in many places in
-// between.
+// TestTruncation cuts the export after every line feed and at many positions in between.
 func TestTruncation(t *testing.T) {
 	t.Parallel()
 	b := sampleExport(t)
@@ -198,7 +197,7 @@ func TestTruncation(t *testing.T) {
 			t.Fatalf("an export cut after %d of %d bytes verified", n, len(b))
 		}
 	}
-	// Without its trailer, whole lines only.
+	// The export has complete lines but no trailer.
 	whole := b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1]
 	_, err := verifyBytes(whole, journal.ExportOptions{})
 	var bad *journal.CorruptError

@@ -9,7 +9,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// A publication wakes those whose event it brings, and nobody else.
+// A publication wakes only the waiters whose event it contains.
 func TestFeedWakesWhoseWaitIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -53,7 +53,7 @@ func TestFeedWakesWhoseWaitIsOver(t *testing.T) {
 	})
 }
 
-// waitFor is the channel of the wait for a sequence number.
+// waitFor returns the channel of the wait for a sequence number.
 func waitFor(f *Feed, after int64) chan struct{} {
 	for _, w := range f.waits {
 		if w.after == after {

@@ -7,7 +7,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// FuzzParseLine: what decodes re-encodes to the same bytes.
+// FuzzParseLine: a decoded line re-encodes to the same bytes.
 func FuzzParseLine(f *testing.F) {
 	for _, line := range bytes.Split(sampleExport(f), []byte("\n")) {
 		f.Add(line)
@@ -25,7 +25,7 @@ func FuzzParseLine(f *testing.F) {
 	})
 }
 
-// FuzzVerifyExport: nothing but the one true file verifies under its key.
+// FuzzVerifyExport: only the original file verifies under its key.
 func FuzzVerifyExport(f *testing.F) {
 	b := sampleExport(f)
 	key := testKey(f, 1).Verifier()
@@ -38,7 +38,7 @@ func FuzzVerifyExport(f *testing.F) {
 	})
 }
 
-// FuzzParseCheckpoint: what opens is what was signed, byte by byte.
+// FuzzParseCheckpoint: an accepted checkpoint is byte-identical to the signed one.
 func FuzzParseCheckpoint(f *testing.F) {
 	s := newMemStore(testClock())
 	log := newLog(f, s, 1)

@@ -100,7 +100,7 @@ func TestFollow(t *testing.T) {
 		s := newMemStore(testClock())
 		log := newLog(t, s, 1)
 		fill(t, log, 5)
-		s.Publish(s.Head(), nil) // forget what is in memory: the first pages come from the store
+		s.Publish(s.Head(), nil) // discard the state in memory: the store returns the first pages
 		enough := errors.New("enough")
 		var got []int64
 		done := make(chan error)
@@ -254,7 +254,7 @@ func TestErasedPayloadKeepsTheChain(t *testing.T) {
 	if err != nil || sum.Erased != 1 {
 		t.Errorf("%+v, %v", sum, err)
 	}
-	// Half an erasure is damage: a salt that stays lets guesses be tested.
+	// A partial erasure is damage: a remaining salt allows testing guesses.
 	s.events[5].Payload = nil
 	_, err = log.VerifyFull(t.Context())
 	assertCorrupt(t, err, 6)
@@ -286,7 +286,7 @@ func TestCheckDraft(t *testing.T) {
 
 func TestHeaderEncodingIsUnambiguous(t *testing.T) {
 	t.Parallel()
-	// The same characters in neighbouring fields are another event.
+	// The same characters in different fields produce another event.
 	one, two := draft(1), draft(1)
 	one.Session, one.Run = "ab", "c"
 	two.Session, two.Run = "a", "bc"
@@ -325,7 +325,7 @@ func assertSameRoot(t *testing.T, s *memStore) {
 	}
 }
 
-// referenceRoot is RFC 6962 section 2.1 word for word.
+// referenceRoot implements RFC 6962 section 2.1 literally.
 func referenceRoot(events []journal.Event) [32]byte {
 	if len(events) == 1 {
 		return tlog.RecordHash(events[0].Hash[:])

@@ -28,7 +28,7 @@ type memStore struct {
 	tiles  map[[2]int64]journal.Tile
 	edge   journal.Edge
 	nonce  uint64
-	// refuse, if set, is what Append returns.
+	// refuse, if set, is the error that Append returns.
 	refuse error
 }
 
@@ -36,7 +36,7 @@ func newMemStore(now func() time.Time) *memStore {
 	return &memStore{Feed: journal.NewFeed(), now: now, tiles: map[[2]int64]journal.Tile{}}
 }
 
-// nextNonce counts, so that tests and vectors are the same in every run.
+// nextNonce counts up, so that tests and vectors are the same in every run.
 func (s *memStore) nextNonce() (n journal.Nonce) {
 	s.nonce++
 	binary.BigEndian.PutUint64(n.Salt[24:], s.nonce)
@@ -129,7 +129,7 @@ func testKey(t testing.TB, seed byte) *journal.Key {
 	return must.Get(journal.NewKey(gateway, ed25519.NewKeyFromSeed(slices.Repeat([]byte{seed}, ed25519.SeedSize))))(t)
 }
 
-// testClock starts at a fixed time and goes on a second with every reading.
+// testClock returns a clock that starts at a fixed time and advances one second per reading.
 func testClock() func() time.Time {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
 	return func() time.Time {

@@ -8,13 +8,13 @@ import (
 	"palyra/internal/core/progress"
 )
 
-// TestVerificationCountsEvents: who watches a verification learns of how many events
-// it is, and in the end that all were looked at.
+// TestVerificationCountsEvents: progress reports have the total number of events and, at the
+// end, the same number of verified events.
 func TestVerificationCountsEvents(t *testing.T) {
 	t.Parallel()
 	s := newMemStore(time.Now)
 	log := newLog(t, s, 1)
-	fill(t, log, 5000) // more than one stretch
+	fill(t, log, 5000) // more than one batch
 	m := &progress.Meter{}
 	sum := must.Get(log.VerifyFull(progress.With(t.Context(), m)))(t)
 	if got := m.Count(); got.Done != sum.Events || got.Total != sum.Events || sum.Events < 5000 {

@@ -18,11 +18,11 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// rotatedAt is five years after the certificate of any test could end.
+// rotatedAt is five years after the latest end of any test's certificate.
 var rotatedAt = time.Date(2031, 3, 1, 0, 0, 0, 0, time.UTC)
 
-// rotated is a journal whose key was replaced once: 4 events and a checkpoint by
-// key 1, the rotation as event 6, and as much by key 2.
+// rotated returns a journal whose key was replaced once: 4 events and a checkpoint by key 1,
+// the rotation as event 6, and the same number of events by key 2.
 func rotated(t testing.TB) (*memStore, *journal.Log, journal.Rotation) {
 	t.Helper()
 	s := newMemStore(testClock())
@@ -58,7 +58,7 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// A journal that is opened again knows its keys from what was kept of them.
+// A reopened journal restores its keys from the stored key list.
 func TestRotatedJournalIsOpenedAgain(t *testing.T) {
 	t.Parallel()
 	s, _, r := rotated(t)
@@ -74,7 +74,7 @@ func TestRotatedJournalIsOpenedAgain(t *testing.T) {
 	if err != nil || !ok || last != r {
 		t.Errorf("the last rotation is %+v, %v, %v", last, ok, err)
 	}
-	// What was kept contradicts the journal.
+	// A key list that contradicts the journal is refused.
 	for name, keys := range map[string][]journal.SigningKey{
 		"old key with fewer sizes":  {next, {Verifier: r.Old, Last: 4}},
 		"old key with more sizes":   {next, {Verifier: r.Old, Last: 6}},
@@ -95,7 +95,7 @@ func TestRotatedJournalIsOpenedAgain(t *testing.T) {
 	}
 }
 
-// trusting is ExportOptions with keys that the caller knows.
+// trusting returns ExportOptions with pinned keys.
 func trusting(keys ...journal.SigningKey) journal.ExportOptions {
 	return journal.ExportOptions{Trust: func(json.RawMessage, []string) (journal.Trust, error) {
 		return journal.Trust{Keys: keys, Pinned: true}, nil
@@ -146,25 +146,25 @@ func TestExportAcrossRotation(t *testing.T) {
 	}
 }
 
-// A key that was replaced signs no more, whoever has it now.
+// A signature of a replaced key is refused, whoever has the key now.
 func TestReplacedKeySignsNoMore(t *testing.T) {
 	t.Parallel()
 	s, log, r := rotated(t)
 	if _, err := log.VerifyFull(t.Context()); err != nil {
-		t.Fatal(err) // the control
+		t.Fatal(err) // control
 	}
 	thief, err := journal.New(s, journal.Options{
 		Key: testKey(t, 1), Keys: []journal.SigningKey{{Verifier: r.Old}, {Verifier: r.New}},
 	})
 	must.Do(t, err)
 	fill(t, thief, 1)
-	checkpoint(t, thief) // by the old key, over 13 events
+	checkpoint(t, thief) // signed with the old key, over 13 events
 	_, err = log.VerifyFull(t.Context())
 	assertCorrupt(t, err, 14)
 	if !strings.Contains(err.Error(), "signed for no more than 5") {
 		t.Error(err)
 	}
-	// The same in an export that the thief seals, with and without what is known.
+	// The thief seals an export, which is verified with and without the known keys.
 	forged := export(t, thief, 0)
 	for name, opts := range map[string]journal.ExportOptions{
 		"both keys known":    trusting(journal.SigningKey{Verifier: r.New, First: 6}, journal.SigningKey{Verifier: r.Old, Last: 5}),
@@ -177,7 +177,7 @@ func TestReplacedKeySignsNoMore(t *testing.T) {
 	}
 }
 
-// Rotations that nobody but a thief of one key would write.
+// These are rotations that only a thief of one key would write.
 func TestForgedRotations(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(text string) (string, []note.Signer){
@@ -215,7 +215,7 @@ func TestForgedRotations(t *testing.T) {
 			must.Do(t, err)
 			p.Note = string(signed)
 			s.events[5].Payload = must.Get(canonical.Marshal(p))(t)
-			s.events = s.events[:7] // no checkpoint covers it: the signatures have to tell
+			s.events = s.events[:7] // no checkpoint covers it, so only the signatures can detect it
 			forge(s.events, 5)
 			s.Publish(s.events[6].Head(), nil)
 			known := must.Get(journal.NewSigners(journal.SigningKey{Verifier: r.New, First: 6}, journal.SigningKey{Verifier: r.Old, Last: 5}))(t)
@@ -225,7 +225,7 @@ func TestForgedRotations(t *testing.T) {
 	}
 }
 
-// A new key whose rotation was taken out of the journal does not sign.
+// A new key is refused if its rotation was removed from the journal.
 func TestKeyWithoutItsRotation(t *testing.T) {
 	t.Parallel()
 	s, _, r := rotated(t)
@@ -251,7 +251,7 @@ func TestKeyWithoutItsRotation(t *testing.T) {
 	}
 }
 
-// An export that began before a rotation and is sealed after it verifies.
+// An export that starts before a rotation and is sealed after it verifies.
 func TestRotationDuringExport(t *testing.T) {
 	t.Parallel()
 	s := newMemStore(testClock())
@@ -270,7 +270,7 @@ func TestRotationDuringExport(t *testing.T) {
 	}
 }
 
-// interrupted does something once, at the first write.
+// interrupted calls a function once, at the first write.
 type interrupted struct {
 	w  *bytes.Buffer
 	do func()

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// forge rebuilds the chain of events after it was changed, from an index on:
-// what an attacker does who can write the store but has no key.
+// forge rebuilds the chain of changed events from an index on, as an attacker with write access
+// but without a key can.
 func forge(events []journal.Event, from int) {
 	for i := from; i < len(events); i++ {
 		var prev journal.Head
@@ -37,8 +37,8 @@ type tamper struct {
 	change func(t *testing.T, events []journal.Event) []journal.Event
 	// first is the sequence number that the error must name.
 	first int64
-	// rechained is true when the chain itself is whole again and only a
-	// signature can tell.
+	// rechained is true if the chain itself is intact, so that only a signature can detect the
+	// change.
 	rechained bool
 }
 
@@ -64,7 +64,7 @@ func tampers() []tamper {
 			ev = slices.Delete(ev, 6, 7)
 			forge(ev, 6)
 			return ev
-		}, 10, true}, // the checkpoint, now event 10, covers 10 events: itself included
+		}, 10, true}, // the checkpoint, now event 10, covers 10 events including itself
 		{"reorder", func(_ *testing.T, ev []journal.Event) []journal.Event {
 			ev[7], ev[8] = ev[8], ev[7]
 			return ev
@@ -141,7 +141,7 @@ func TestTamperedStore(t *testing.T) {
 	}
 }
 
-// TestTamperedExport falsifies the event lines and keeps header and trailer.
+// TestTamperedExport falsifies the event lines and keeps the header and the trailer.
 func TestTamperedExport(t *testing.T) {
 	t.Parallel()
 	for _, c := range tampers() {
@@ -175,9 +175,8 @@ func assertCorrupt(t *testing.T, err error, first int64) {
 	}
 }
 
-// TestRechainedWithoutSignatures is the negative control: once the checkpoint
-// is taken out as well, a rechained journal verifies by its chain alone, so it
-// is the signatures that detect it above.
+// TestRechainedWithoutSignatures is the control: without its checkpoint, a rechained journal
+// verifies by its chain alone. The tests above therefore depend on the signatures.
 func TestRechainedWithoutSignatures(t *testing.T) {
 	t.Parallel()
 	s, log := sampleJournal(t)
@@ -188,7 +187,7 @@ func TestRechainedWithoutSignatures(t *testing.T) {
 	if _, err := log.VerifyFull(t.Context()); err != nil {
 		t.Fatalf("a journal without signatures is only a chain, and the chain is whole: %v", err)
 	}
-	// A remembered checkpoint closes even this hole.
+	// A stored checkpoint detects even this.
 	_, honest := sampleJournal(t)
 	cp, err := honest.Latest(t.Context())
 	must.Do(t, err)
@@ -212,8 +211,8 @@ func TestRememberedCheckpointFindsRollback(t *testing.T) {
 
 func TestExportOfAnotherKey(t *testing.T) {
 	t.Parallel()
-	// The whole export is forged under another key: it verifies by itself, the
-	// summary says whose key that was, and a pinned key tells.
+	// The whole export is forged with another key. It verifies by itself; the summary names the
+	// key, and a pinned key detects the forgery.
 	s := newMemStore(testClock())
 	log := newLog(t, s, 2)
 	fill(t, log, 3)

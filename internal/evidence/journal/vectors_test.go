@@ -15,15 +15,15 @@ import (
 
 var update = flag.Bool("update", false, "write the vectors of docs/format/journal.md anew")
 
-// vector is one entry of testdata/events.json: an event, and the digests on
-// the way to its hash.
+// vector is one entry of testdata/events.json: an event and the digests from which its hash is
+// computed.
 type vector struct {
 	Event json.RawMessage `json:"event"`
 	Leaf  string          `json:"leaf"`
 	Root  string          `json:"root"`
 }
 
-// vectors makes the published journal: every random value counts up.
+// vectors returns the published journal: every random value counts up.
 func vectors(t *testing.T) (events, exported []byte) {
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
@@ -43,8 +43,8 @@ func vectors(t *testing.T) (events, exported []byte) {
 	return append(events, '\n'), export(t, log, 0)
 }
 
-// TestVectors holds the code against the published files, so that the format
-// cannot change unnoticed.
+// TestVectors compares the output with the published files, so that the format cannot change
+// unnoticed.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	events, exported := vectors(t)

@@ -13,8 +13,8 @@ import (
 	falsify "palyra/test/fault/tamper"
 )
 
-// webVectors is where the verifier of the console has its corpus of falsified
-// exports. It holds each line once.
+// webVectors is the corpus of falsified exports for the console's verifier. It contains each
+// line once.
 const webVectors = "../../../web/src/verify/testdata/tampered.json"
 
 type webCorpus struct {
@@ -22,8 +22,8 @@ type webCorpus struct {
 	Cases []webCase `json:"cases"`
 }
 
-// webCase is an export by its lines, and where this package finds it wrong. An
-// honest one has 0 for both.
+// webCase is an export as lines, and the position at which this package detects the fault. A
+// valid export has 0 for both.
 type webCase struct {
 	Name  string `json:"name"`
 	Lines []int  `json:"lines"`
@@ -60,7 +60,7 @@ func verdict(export []byte) (seq int64, line int) {
 	return seq, line
 }
 
-// forgedExport is an honest export with its events exchanged for others.
+// forgedExport returns a valid export with replaced events.
 func forgedExport(t *testing.T, honest []byte, events []journal.Event) []byte {
 	t.Helper()
 	lines := bytes.SplitAfter(honest, []byte("\n"))
@@ -101,9 +101,9 @@ func makeWebCorpus(t *testing.T) webCorpus {
 	return c
 }
 
-// TestWebVectors: the verifier of the console is tested with falsified exports of
-// which this package says the same. The forger's ids are random, so the file is not
-// made anew to be compared: -update writes it.
+// TestWebVectors: this package has the same result as the console's verifier for each export of
+// the corpus. The forger's ids are random, so the file is not regenerated for a comparison:
+// -update writes it.
 func TestWebVectors(t *testing.T) {
 	t.Parallel()
 	if *update {

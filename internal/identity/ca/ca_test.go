@@ -93,8 +93,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestOpenRefuses damages an authority in one way each; a new one must never
-// take the place of a damaged one.
+// TestOpenRefuses damages an authority in one way at a time. A damaged authority must never be
+// replaced by a new one.
 func TestOpenRefuses(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -128,7 +128,7 @@ func TestOpenRefuses(t *testing.T) {
 	_, _, err = Open(filepath.Join(t.TempDir(), "ca"), Options{ServerHosts: []string{"a/b"}})
 	reasontest.Want(t, "server host", err, reason.ConfigInvalid)
 
-	// Keys of one authority with certificates of another.
+	// The keys of one authority are combined with the certificates of another.
 	foreign := made()
 	for _, name := range []string{issuingFile, notaryFile} {
 		dir := made()
@@ -175,7 +175,7 @@ func TestOpenRefusesWideModes(t *testing.T) {
 func TestInterruptedFirstStart(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "ca")
-	// A first start died here; another had made the empty directory.
+	// A first start was killed here; another process had created the empty directory.
 	for _, d := range []string{dir, dir + ".new"} {
 		must.Do(t, os.Mkdir(d, 0o700))
 	}
@@ -185,7 +185,7 @@ func TestInterruptedFirstStart(t *testing.T) {
 	}
 }
 
-// leaveCopies leaves what writes leave that were killed before their renames.
+// leaveCopies creates the files that remain if writes are killed before their renames.
 func leaveCopies(t *testing.T, dir string) {
 	t.Helper()
 	for _, name := range []string{issuingFile, notaryFile, journalFile} {
@@ -193,7 +193,7 @@ func leaveCopies(t *testing.T, dir string) {
 	}
 }
 
-// What a killed write left, which may hold a live key, is gone after a start.
+// A start removes the files of killed writes, which may contain a current key.
 func TestLeftoversAreSwept(t *testing.T) {
 	t.Parallel()
 	a, _ := newAuthorityAt(t)
@@ -215,7 +215,7 @@ func TestMaintainRenews(t *testing.T) {
 		t.Errorf("renewed too early: %v", err)
 	}
 	c.Add(IssuingLife * 2 / 3)
-	after := device(t, a) // issuing finds it old without Maintain
+	after := device(t, a) // issuing renews it without Maintain
 	if a.issuing.cert.Equal(old) {
 		t.Error("the issuing certificate was not renewed")
 	}
@@ -269,8 +269,8 @@ func TestNotaryRotation(t *testing.T) {
 		t.Error("the rotation was not kept")
 	}
 
-	// A crash between the two writes of a rotation: the past has the current
-	// certificate already.
+	// A crash happened between the two writes of a rotation, so the list of past keys already
+	// contains the current certificate.
 	must.Do(t, b.writePast(b.dir, append(b.PastNotaries(), NotaryKey{Chain: next.Chain, RetiredAt: c.Now()})))
 	d := open(t, a.dir, Options{Now: c.Now})
 	if len(d.PastNotaries()) != 1 || !d.Notary().Chain[0].Equal(next.Chain[0]) {
@@ -307,9 +307,9 @@ func TestJournalKeys(t *testing.T) {
 	}
 }
 
-// TestTrustDomain: a new gateway has a name that follows from its root's key, keeps
-// the one that it has whatever the default was when it was made, and is never opened
-// under another.
+// TestTrustDomain: a new gateway's name is derived from its root's key. A gateway keeps its
+// name even if the default was different when it was created, and cannot be opened under
+// another name.
 func TestTrustDomain(t *testing.T) {
 	t.Parallel()
 	first, second := filepath.Join(t.TempDir(), "ca"), filepath.Join(t.TempDir(), "ca")

@@ -20,8 +20,8 @@ func onlyJournalKey(t *testing.T, a *Authority) JournalKey {
 	return keys[0]
 }
 
-// certifiedFor checks that a key's certificate is of this authority, for this
-// key, and was valid when it was made.
+// certifiedFor checks that this authority issued a key's certificate for this key, and that it
+// was valid when the key was created.
 func certifiedFor(t *testing.T, a *Authority, k JournalKey) {
 	t.Helper()
 	pub := must.Get(journalPublic(k.Verifier))(t)
@@ -34,8 +34,8 @@ func certifiedFor(t *testing.T, a *Authority, k JournalKey) {
 	}
 }
 
-// A state directory of an older release has a checkpoint key and no certificate of
-// it: opening it makes one, once.
+// Opening a state directory of an older release, which has a checkpoint key without a
+// certificate, creates the certificate once.
 func TestExistingJournalKeyIsCertified(t *testing.T) {
 	t.Parallel()
 	a, c := newAuthorityAt(t)
@@ -57,7 +57,7 @@ func TestExistingJournalKeyIsCertified(t *testing.T) {
 	}
 }
 
-// A crash at each write of a rotation loses no key, and doing it again ends it.
+// A crash at any write of a rotation loses no key, and a repetition completes the rotation.
 func TestJournalRotationSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	for name, undo := range map[string]func(a *Authority) error{

@@ -22,7 +22,7 @@ import (
 	"palyra/internal/identity/tpm/tpmtest"
 )
 
-// inTPM makes an authority whose keys live in a TPM.
+// inTPM returns an authority whose keys are in a TPM.
 func inTPM(t *testing.T) (*Authority, *clock, *tpmtest.TPM) {
 	t.Helper()
 	e, c := tpmtest.Start(t), newClock()
@@ -33,7 +33,7 @@ func (a *Authority) again(c *clock) Options {
 	return Options{Now: c.Now, Module: a.module}
 }
 
-// contents are the files of a directory by name.
+// contents returns the files of a directory by name.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
@@ -48,8 +48,7 @@ func contents(t *testing.T, dir string) map[string]string {
 	return files
 }
 
-// hasSecret reports whether text holds a key in plain, in one of the forms in which
-// keys are written.
+// hasSecret reports whether text contains an unsealed key, in one of the formats of key files.
 func hasSecret(text string, a *Authority) bool {
 	seed, _ := a.Notary().Signer.(ed25519.PrivateKey)
 	raw, _ := base64.StdEncoding.DecodeString(a.JournalSigner()[strings.LastIndexByte(a.JournalSigner(), '+')+1:])
@@ -93,17 +92,17 @@ func TestKeysInATPM(t *testing.T) {
 	}
 }
 
-// Renewal and rotation keep keys where they live.
+// Renewal and rotation keep keys in the TPM.
 func TestRotationInATPM(t *testing.T) {
 	t.Parallel()
 	a, c, _ := inTPM(t)
 	first, notary := a.JournalSigner(), a.Notary()
 	c.Add(IssuingLife * 3 / 4)
-	must.Do(t, a.Maintain()) // the root signs another intermediate, with a key of its own
+	must.Do(t, a.Maintain()) // the root signs another intermediate, with its own key
 	must.Get(a.RotateNotary())(t)
 	next, _, err := a.NextJournalKey()
 	must.Do(t, err)
-	b := open(t, a.dir, a.again(c)) // a crash before it was adopted
+	b := open(t, a.dir, a.again(c)) // a crash before the adoption
 	must.Do(t, b.AdoptJournalKey(7))
 	d := open(t, a.dir, a.again(c))
 	if d.JournalSigner() != next || next == first || d.Notary().Chain[0].Equal(notary.Chain[0]) {
@@ -116,7 +115,8 @@ func TestRotationInATPM(t *testing.T) {
 	}
 }
 
-// The trust domain of a new gateway is of its root's public key, wherever that lives.
+// The trust domain of a new gateway is derived from its root's public key, also for a key in a
+// TPM.
 func TestOwnDomainOfARootInATPM(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)
@@ -126,8 +126,8 @@ func TestOwnDomainOfARootInATPM(t *testing.T) {
 	}
 }
 
-// refusedWith checks that an authority does not open, says what to do, and that
-// nothing was written.
+// refusedWith checks that an authority does not open, that the error names the next step, and
+// that no file has changed.
 func refusedWith(t *testing.T, what, dir string, o Options, next string) {
 	t.Helper()
 	before := contents(t, dir)
@@ -153,8 +153,7 @@ func refusedWith(t *testing.T, what, dir string, o Options, next string) {
 	}
 }
 
-// A TPM that is not the one that made the keys opens nothing, and neither does the
-// one that forgot them.
+// A TPM that did not create the keys cannot open them, and neither can one that was reset.
 func TestAnotherTPM(t *testing.T) {
 	t.Parallel()
 	a, c, e := inTPM(t)
@@ -166,14 +165,14 @@ func TestAnotherTPM(t *testing.T) {
 		t.Errorf("what verifies the journal needs the TPM: %v", err)
 	}
 	e.Boot(t)
-	open(t, a.dir, a.again(c)) // the control: a restart of the machine
+	open(t, a.dir, a.again(c)) // control: a restart of the machine
 	e.SetOwnerPassword(t, "secret")
 	refusedWith(t, "a password of the owner hierarchy", a.dir, a.again(c), "tpm2_changeauth -c owner`).")
 	e.Clear(t)
 	refusedWith(t, "a cleared TPM", a.dir, a.again(c), "Start palyrad with the TPM that made the keys")
 }
 
-// What a TPM cannot do is refused before anything is written.
+// A request that the TPM cannot fulfil is refused before any file is written.
 func TestSetUpRefusals(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)
@@ -192,8 +191,8 @@ func TestSetUpRefusals(t *testing.T) {
 	}
 }
 
-// Settings that say something else than the files do not count: neither is a key in
-// plain taken for one in a TPM, nor does the next one land in a file.
+// If the settings contradict the files, the authority does not open. A plain key is not
+// accepted as one in a TPM, and the next key is not written to a file.
 func TestSettingsAndFilesDisagree(t *testing.T) {
 	t.Parallel()
 	a, c, _ := inTPM(t)
@@ -202,8 +201,8 @@ func TestSettingsAndFilesDisagree(t *testing.T) {
 	refusedWith(t, "keys in files, store is tpm", plain.dir, Options{Now: c.Now, Module: a.module}, "palyrad keys seal")
 }
 
-// One key in plain among those in a TPM, as a backup of before brings it back, is
-// refused like all of them, and moved.
+// One plain key among sealed keys, as an old backup can restore it, is refused until it is
+// moved into the TPM.
 func TestOneKeyInPlain(t *testing.T) {
 	t.Parallel()
 	m := tpm.New(tpmtest.Start(t).Device)
@@ -220,7 +219,7 @@ func TestOneKeyInPlain(t *testing.T) {
 	}
 }
 
-// A blob in the place of another is refused.
+// A sealed key in the place of another is refused.
 func TestSwappedBlobs(t *testing.T) {
 	t.Parallel()
 	a, c, _ := inTPM(t)
@@ -245,10 +244,10 @@ func TestSwappedBlobs(t *testing.T) {
 		}
 		must.Do(t, os.WriteFile(filepath.Join(a.dir, name), []byte(files[name]), 0o600))
 	}
-	open(t, a.dir, a.again(c)) // the control
+	open(t, a.dir, a.again(c)) // control
 }
 
-// Every file of an authority is private, also where it holds sealed keys alone.
+// Every file of an authority is private, even if it contains only sealed keys.
 func TestModesOfEveryFile(t *testing.T) {
 	t.Parallel()
 	sealed, c, _ := inTPM(t)
@@ -279,7 +278,7 @@ func TestModesOfEveryFile(t *testing.T) {
 
 var errKilled = errors.New("killed")
 
-// dying is a module whose process is killed at one of its calls.
+// dying is a module whose process is killed at a chosen call.
 type dying struct {
 	Module
 	at, calls int
@@ -296,7 +295,7 @@ func (d *dying) Seal(b []byte) ([]byte, error)          { d.step(); return d.Mod
 func (d *dying) Unseal(b []byte) ([]byte, error)        { d.step(); return d.Module.Unseal(b) }
 func (d *dying) Key(b []byte) (crypto.Signer, error)    { d.step(); return d.Module.Key(b) }
 
-// killed reports whether do was killed.
+// killed reports whether do ended in a simulated kill.
 func killed(do func()) (dead bool) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -329,7 +328,8 @@ func TestKillAtEveryStepOfSetUp(t *testing.T) {
 	}
 }
 
-// sealable is an authority of files with a rotation of the checkpoint key under way.
+// sealable returns an authority with key files and a rotation of the checkpoint key in
+// progress.
 func sealable(t *testing.T) (*Authority, *clock, *tls.Certificate) {
 	t.Helper()
 	a, c := newAuthorityAt(t)
@@ -338,7 +338,7 @@ func sealable(t *testing.T) (*Authority, *clock, *tls.Certificate) {
 	return a, c, device(t, a)
 }
 
-// isSame checks that an authority is the one that it was, with the same keys.
+// isSame checks that an authority has the same keys as before.
 func isSame(t *testing.T, what string, was, is *Authority, cert *tls.Certificate) {
 	t.Helper()
 	if !is.Root().Equal(was.Root()) || is.JournalSigner() != was.JournalSigner() || is.PendingJournalKey() != was.PendingJournalKey() ||
@@ -386,8 +386,8 @@ func TestSeal(t *testing.T) {
 	reasontest.Want(t, "no authority", err, reason.ConfigInvalid)
 }
 
-// A kill before the point of no return leaves the keys in files, and one after it
-// has moved them: at every step, and what is done again succeeds.
+// A kill before the point of no return leaves the keys in files, and a kill after it leaves
+// them in the TPM. This holds for every step, and a repetition succeeds.
 func TestKillAtEveryStepOfSeal(t *testing.T) {
 	t.Parallel()
 	m := tpm.New(tpmtest.Start(t).Device)
@@ -412,7 +412,7 @@ func TestKillAtEveryStepOfSeal(t *testing.T) {
 	killedWhileMoving(t, m)
 }
 
-// killedWhileMoving stops after each rename behind the point of no return.
+// killedWhileMoving stops after each rename that follows the point of no return.
 func killedWhileMoving(t *testing.T, m Module) {
 	for after := 0; ; after++ {
 		was, c, cert := sealable(t)

@@ -79,8 +79,8 @@ func TestHandshake(t *testing.T) {
 	}
 }
 
-// TestBadClients shows credentials that must fail. Each has a control: the
-// same handshake with the protection switched off succeeds.
+// TestBadClients presents credentials that must be refused. Each has a control: the same
+// handshake succeeds without the protection.
 func TestBadClients(t *testing.T) {
 	t.Parallel()
 	a, c := newAuthorityAt(t)
@@ -111,7 +111,7 @@ func TestBadClients(t *testing.T) {
 		server := serverOf(t, a, Loopback())
 		if name == "ended" {
 			server.Time = func() time.Time { return c.Now().Add(LeafLife + time.Minute) }
-			server.VerifyConnection = nil // the library's own check is enough to refuse it
+			server.VerifyConnection = nil // the library's own check suffices to refuse it
 		}
 		if _, s, _ := handshake(t, server, client(a, c.Now, cert)); s == nil {
 			t.Errorf("%s: accepted", name)
@@ -200,7 +200,7 @@ func TestRequests(t *testing.T) {
 	t.Parallel()
 	a, _ := newAuthorityAt(t)
 	key := newKey(t)
-	// What a request asks for beside its key is ignored.
+	// Requested names and extensions are ignored; only the key of a request is used.
 	greedy := &x509.CertificateRequest{
 		Subject:  pkix.Name{CommonName: "root", Organization: []string{"Palyra"}},
 		URIs:     []*url.URL{uri("spiffe://palyra.local/device/01JNA3Q0G00000000000000000"), uri("spiffe://palyra.local/notary/1")},
@@ -213,7 +213,7 @@ func TestRequests(t *testing.T) {
 		len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.EmailAddresses) != 0 || !slices.Equal(leaf.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
 		t.Errorf("the request was heard: %v %v %v %v CA %v", leaf.URIs, leaf.DNSNames, leaf.Subject, leaf.ExtKeyUsage, leaf.IsCA)
 	}
-	// The control: the request really asked.
+	// Control: the request contains the names.
 	if r, err := x509.ParseCertificateRequest(unPEM(t, request(t, greedy, key))); err != nil || len(r.URIs) != 2 || len(r.DNSNames) != 1 {
 		t.Errorf("control: %v, %v", r, err)
 	}
@@ -294,8 +294,8 @@ func TestConcurrentIssue(t *testing.T) {
 	}
 }
 
-// An expired device's certificate verifies for its renewal, and for nothing else, for
-// 30 days after its end; what was never good is not good then either.
+// An expired device certificate verifies only for its renewal, for 30 days after its end. A
+// certificate that was never valid does not verify for it either.
 func TestExpiredCertificates(t *testing.T) {
 	t.Parallel()
 	a, c := newAuthorityAt(t)
@@ -333,8 +333,8 @@ func TestExpiredCertificates(t *testing.T) {
 	}
 }
 
-// Only the listener that says so lets an expired certificate in, only for as long as
-// it can be renewed, and never one that its own check refuses.
+// Only a listener that is configured for it accepts an expired certificate, only while it can
+// be renewed, and never one that the listener's own check refuses.
 func TestHandshakesWithExpiredCertificates(t *testing.T) {
 	t.Parallel()
 	a, c := newAuthorityAt(t)

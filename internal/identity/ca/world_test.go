@@ -19,7 +19,7 @@ import (
 
 const deviceID = "01JNA3Q0G0DEV1CE0000000000"
 
-// clock is a clock that tests move.
+// clock is a clock that tests advance.
 type clock struct {
 	mu  sync.Mutex
 	now time.Time
@@ -63,7 +63,7 @@ func request(t testing.TB, tmpl *x509.CertificateRequest, key any) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// device returns the credential of a good device.
+// device returns the credential of a valid device.
 func device(t testing.TB, a *Authority) *tls.Certificate {
 	t.Helper()
 	key := newKey(t)
@@ -71,8 +71,8 @@ func device(t testing.TB, a *Authority) *tls.Certificate {
 	return credential(issued.Chain, key)
 }
 
-// odd returns a credential that the authority's own intermediate signed and
-// that is wrong in one way.
+// odd returns a credential that the authority's own intermediate signed and that is invalid in
+// one way.
 func odd(t testing.TB, a *Authority, change func(*x509.Certificate)) *tls.Certificate {
 	t.Helper()
 	key := newKey(t)
@@ -90,7 +90,7 @@ func credential(chain []*x509.Certificate, key any) *tls.Certificate {
 	return c
 }
 
-// client returns the settings of a client of a with a credential or none.
+// client returns the TLS configuration of a client of a, with a credential or none.
 func client(a *Authority, now func() time.Time, cert *tls.Certificate) *tls.Config {
 	var get func() (*tls.Certificate, error)
 	if cert != nil {
@@ -101,7 +101,7 @@ func client(a *Authority, now func() time.Time, cert *tls.Certificate) *tls.Conf
 	return c
 }
 
-// handshake returns the server's state and what the server and the client say.
+// handshake returns the server's state and the errors of the server and the client.
 func handshake(t testing.TB, server, client *tls.Config) (state tls.ConnectionState, serverErr, clientErr error) {
 	t.Helper()
 	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)

@@ -19,8 +19,8 @@ func pair(t *testing.T) (public, private []byte) {
 	return must.Get(x509.MarshalPKIXPublicKey(key.Public()))(t), must.Get(x509.MarshalPKCS8PrivateKey(key))(t)
 }
 
-// A sealed key comes back by its passphrase and by nothing else, also through its file;
-// what was changed in the file, or belongs to another key, opens nothing.
+// A sealed key can be opened only with its passphrase, also from its file. A modified file, or
+// one that belongs to another key, cannot be opened.
 func TestSealed(t *testing.T) {
 	t.Parallel()
 	public, private := pair(t)
@@ -56,7 +56,7 @@ func TestSealed(t *testing.T) {
 	if _, err := keptkey.ForKeyring("device key", public).Parse(otherPrivate); reason.Of(err) != reason.VerificationFailed {
 		t.Errorf("another key came back from the keyring: %v", err)
 	}
-	must.Get(keptkey.ForKeyring("device key", public).Parse(private))(t) // the control
+	must.Get(keptkey.ForKeyring("device key", public).Parse(private))(t) // control
 	if _, err := keptkey.Seal("short", public, private); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("a short passphrase: %v", err)
 	}

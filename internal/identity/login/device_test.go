@@ -60,8 +60,8 @@ func TestDeviceFlowIsRefused(t *testing.T) {
 	_, _, err = late.poll()
 	wantRefused(t, "after the provider's time", err, "the login was not confirmed in time")
 
-	// Whoever knows of the login, and has another key, gets nothing; and the flows are
-	// not mixed.
+	// A caller that has the login's id but another key is refused, and the two flows cannot be
+	// mixed.
 	mine := w.begin("")
 	w.provider.Confirm(mine.begun.UserCode, true)
 	w.pass(time.Second)
@@ -78,8 +78,8 @@ func TestDeviceFlowIsRefused(t *testing.T) {
 	}
 }
 
-// The device flow can be turned against people who confirm what somebody else began,
-// so it is off unless it is set.
+// The device flow is off by default, because an attacker could start a login and trick another
+// person into confirming it.
 func TestDeviceFlowIsOff(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.DeviceFlow = false })
@@ -108,7 +108,7 @@ func TestDeviceFlowWhileTheProviderIsUnavailable(t *testing.T) {
 	if _, _, err := s.poll(); reason.Of(err) != reason.LoginUnavailable {
 		t.Errorf("asking: %v", err)
 	}
-	// It goes on when the provider is back.
+	// The login continues when the provider is available again.
 	w.provider.Down(false, "/token")
 	w.provider.Confirm(s.begun.UserCode, true)
 	w.pass(time.Second)

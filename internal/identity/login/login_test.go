@@ -46,14 +46,14 @@ func TestPublicClient(t *testing.T) {
 	w := newWorld(t, func(c *login.Config) { c.Secret = nil })
 	w.provider.Public()
 	must.Get(w.login(ann))(t)
-	// Control: a provider that wants the secret refuses one without.
+	// Control: a provider that requires the secret refuses a client without it.
 	other := newWorld(t, func(c *login.Config) { c.Secret = nil })
 	if _, err := other.login(ann); reason.Of(err) != reason.LoginUnavailable || !strings.Contains(err.Error(), "does not accept the gateway as its client") {
 		t.Errorf("a client without its secret: %v", err)
 	}
 }
 
-// The provider says how the client shows its secret.
+// The provider's metadata selects how the client sends its secret.
 func TestSecretInTheBody(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -63,7 +63,7 @@ func TestSecretInTheBody(t *testing.T) {
 	must.Get(w.login(ann))(t)
 }
 
-// TestForgedTokens has each lie that an ID token can tell.
+// TestForgedTokens: an ID token with any false claim is refused.
 func TestForgedTokens(t *testing.T) {
 	t.Parallel()
 	rs := logintest.NewKey(t, "RS256")
@@ -156,7 +156,8 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// What names this client as the party counts, however many may read it.
+// A token that names this client as the authorized party is accepted, whatever its number of
+// audiences.
 func TestAuthorizedParty(t *testing.T) {
 	t.Parallel()
 	for name, claims := range map[string]map[string]any{
@@ -193,7 +194,8 @@ func TestOnlyConfiguredAlgorithms(t *testing.T) {
 	}
 }
 
-// A login is answered once, by whoever began it, with what belongs to it.
+// A login can be completed once, only by the client that started it, and with the login's own
+// values.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -203,7 +205,7 @@ func TestAnswers(t *testing.T) {
 	_, err := s.complete(a)
 	wantRefused(t, "the same answer again", err, "login not found")
 
-	// The code of a login that succeeded does nothing in another.
+	// The code of a completed login is refused in another.
 	other := w.begin(redirect)
 	replayed := a
 	replayed.ID, replayed.State = other.begun.ID, other.browse().State
@@ -224,7 +226,8 @@ func TestAnswers(t *testing.T) {
 		"the proof of another code": func(mine *session, a *login.Answer) {
 			a.Proof = must.Get(identity.Prove(mine.key, identity.LoginProof(mine.begun.ID, "other")))(t)
 		},
-		// A stolen code in a login of the thief: PKCE and the nonce bind it to its own.
+		// A stolen code in a login of the thief is refused: PKCE and the nonce bind it to its own
+		// login.
 		"a stolen code": func(mine *session, a *login.Answer) {
 			a.Code = w.begin(redirect).browse().Code
 			a.Proof = must.Get(identity.Prove(mine.key, identity.LoginProof(mine.begun.ID, a.Code)))(t)
@@ -257,7 +260,7 @@ func TestOthersCannotConsumeALogin(t *testing.T) {
 	must.Get(s.complete(a))(t)
 }
 
-// The authorization URL asks for PKCE, and the provider holds the exchange to it.
+// The authorization URL requests PKCE, and the provider enforces it at the exchange.
 func TestAuthorizationURL(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(c *login.Config) { c.MaxAge = time.Hour })
@@ -278,7 +281,7 @@ func TestAuthorizationURL(t *testing.T) {
 	if q.Get("client_secret") != "" || q.Get("code_verifier") != "" {
 		t.Error("a secret stands in the URL")
 	}
-	// A code that was given without PKCE, or for another challenge, does nothing.
+	// A code that was issued without PKCE, or for another challenge, is refused.
 	q.Set("code_challenge", "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")
 	page, _, _ := strings.Cut(s.begun.AuthorizationURL, "?")
 	_, err := s.complete(s.answer(w.browse(page + "?" + q.Encode())))
@@ -306,9 +309,9 @@ func TestRotatedKeysApply(t *testing.T) {
 	must.Get(w.login(ann))(t)
 	old := w.provider.Key()
 	w.provider.Rotate(t)
-	must.Get(w.login(ann))(t) // a key that is new is fetched at once
+	must.Get(w.login(ann))(t) // an unknown key is fetched at once
 
-	// A key that was withdrawn counts no more after a while.
+	// A withdrawn key is no longer accepted after some minutes.
 	w.provider.Forge(old.Sign)
 	s := w.begin(redirect)
 	w.pass(6 * time.Minute)
@@ -345,7 +348,7 @@ func TestProviderUnavailable(t *testing.T) {
 	}
 }
 
-// Strangers cannot make the gateway ask an absent provider at will.
+// Unauthenticated callers cannot make the gateway query an unavailable provider at will.
 func TestAbsentProviderIsNotFlooded(t *testing.T) {
 	t.Parallel()
 	const path = "/.well-known/openid-configuration"
@@ -390,8 +393,8 @@ func TestForgedProviderMetadata(t *testing.T) {
 	}
 }
 
-// Roles follow the groups at each login, and whoever is in none any more loses what is
-// open, too.
+// Roles follow the groups at each login. A person who is in none of the groups any more also
+// loses their open sessions.
 func TestRolesFollowGroups(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -470,7 +473,7 @@ func TestWhoDeniedAtTheProvider(t *testing.T) {
 	}
 }
 
-// Logins that wait are bounded, also those of one address, and end.
+// Pending logins are limited, in total and per address, and expire.
 func TestOpenLoginsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -490,7 +493,7 @@ func TestOpenLoginsAreBounded(t *testing.T) {
 	if open != 4095 {
 		t.Errorf("%d logins wait beside mine", open)
 	}
-	must.Get(mine.complete(mine.browse()))(t) // those that wait are not pushed out
+	must.Get(mine.complete(mine.browse()))(t) // pending logins are not displaced
 	for i := range 66 {
 		if _, err := w.tryBegin(redirect, "198.51.100.7"); (err == nil) != (i < 1) {
 			t.Fatalf("login %d while all places but one are taken: %v", i, err)
@@ -509,7 +512,7 @@ func TestOpenLoginsAreBounded(t *testing.T) {
 	wantRefused(t, "a login that ended", err, "login not found")
 }
 
-// Who is refused again and again is locked, and nobody else.
+// An address that is refused repeatedly is locked; others are not.
 func TestLockout(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -30,7 +30,7 @@ import (
 
 const redirect = "http://127.0.0.1:4711/callback"
 
-// world is a gateway that lets in the people of a provider, with a clock of its own.
+// world is a gateway at which the people of a provider log in, with its own clock.
 type world struct {
 	t        *testing.T
 	provider *logintest.Provider
@@ -48,7 +48,7 @@ type world struct {
 
 var ann = logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"staff", "approvers"}}
 
-// newWorld makes the world; options may change the settings.
+// newWorld creates the world; options may change the settings.
 func newWorld(t *testing.T, options ...func(*login.Config)) *world {
 	t.Helper()
 	w := &world{t: t, provider: logintest.Start(t, "/realms/main"), store: identitytest.NewStore()}
@@ -83,7 +83,7 @@ func newWorld(t *testing.T, options ...func(*login.Config)) *world {
 	return w
 }
 
-// keepsSecrets wants no code and no token in what was logged, journaled and said.
+// keepsSecrets checks that no log, event or error contains a code or a token.
 func (w *world) keepsSecrets() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +110,7 @@ func (w *world) pass(d time.Duration) {
 	w.ahead += d
 }
 
-// session is the machine of somebody who logs in.
+// session is the machine of a person who logs in.
 type session struct {
 	w     *world
 	key   crypto.Signer
@@ -118,7 +118,7 @@ type session struct {
 	from  string
 }
 
-// begin begins a login from an address; redirect "" is a device flow.
+// begin starts a login from an address; redirect "" selects the device flow.
 func (w *world) begin(redirect string) *session {
 	w.t.Helper()
 	s, err := w.tryBegin(redirect, "192.0.2.1")
@@ -142,7 +142,7 @@ func csr(t *testing.T, key crypto.Signer) []byte {
 	return block.Bytes
 }
 
-// recordError keeps an error for the search for secrets.
+// recordError records an error for the search for secrets.
 func (w *world) recordError(err error) error {
 	if err != nil {
 		known := reason.Known(err, reason.Internal)
@@ -153,7 +153,7 @@ func (w *world) recordError(err error) error {
 	return err
 }
 
-// browse sends the person's browser to the provider and returns what it comes back with.
+// browse opens the authorization URL in the person's browser and returns the provider's answer.
 func (s *session) browse() login.Answer {
 	s.w.t.Helper()
 	return s.answer(s.w.browse(s.begun.AuthorizationURL))

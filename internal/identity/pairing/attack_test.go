@@ -15,17 +15,16 @@ import (
 	"palyra/internal/identity/pairing/spake2plus"
 )
 
-// relay is an exchange through somebody in the middle, who hands every message on
-// unchanged. near is the connection of the candidate, far that of the gateway.
+// relay runs an exchange through a man in the middle who forwards every message unchanged. near
+// is the candidate's connection, far the gateway's.
 func relay(g *gateway, near, far wire, made Made) (*Candidate, error) {
 	c := newCandidate(g.t)
 	return c, exchange(g, c, wire{server: far.server, client: near.client}, made.ID, made.Secret)
 }
 
-// TestManInTheMiddle: a proxy that ends TLS on both sides and hands everything on. It
-// even has the gateway's own certificate and key, so that what differs is the
-// connection alone. The control leaves the exporter out of what both ends bind, and
-// the proxy gets through.
+// TestManInTheMiddle: a proxy terminates TLS on both sides and forwards everything. It even has
+// the gateway's own certificate and key, so that only the connection differs. Control: if the
+// exporter is not bound, the proxy succeeds.
 func TestManInTheMiddle(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -45,8 +44,8 @@ func TestManInTheMiddle(t *testing.T) {
 	}
 }
 
-// TestManInTheMiddleWithACertificateOfItsOwn is found before the candidate sends
-// anything that comes of the secret.
+// TestManInTheMiddleWithACertificateOfItsOwn: the candidate detects the foreign certificate
+// before it sends anything derived from the secret.
 func TestManInTheMiddleWithACertificateOfItsOwn(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -66,7 +65,8 @@ func TestManInTheMiddleWithACertificateOfItsOwn(t *testing.T) {
 			}
 		})
 	}
-	// With an offer of its own, it is found by the exchange; with a QR code, at once.
+	// If the proxy sends its own offer, the exchange detects it; with a QR code, the candidate
+	// detects it at once.
 	for kind, want := range map[Kind]reason.Code{PIN: reason.PairingFailed, QR: reason.VerificationFailed} {
 		made := g.code(kind)
 		leaf := other.Issue(t, &x509.Certificate{DNSNames: []string{"localhost"}})
@@ -121,7 +121,8 @@ func TestEachFieldIsBound(t *testing.T) {
 	}
 }
 
-// TestFakeCandidate sends what is no share, what it heard, and what it was told.
+// TestFakeCandidate sends an invalid share, the gateway's share, and values from earlier
+// messages.
 func TestFakeCandidate(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -140,7 +141,7 @@ func TestFakeCandidate(t *testing.T) {
 	if c := g.codes[made.ID]; c.Guesses != 4 || len(g.attempts) != 0 {
 		t.Errorf("%d guesses are counted, want 4, and %d attempts kept", c.Guesses, len(g.attempts))
 	}
-	// The gateway's own share and confirmation, sent back.
+	// The candidate sends back the gateway's own share and confirmation.
 	a := must.Get(g.Prove(Connection{Exporter: w.server.Exporter, Address: "x"}, good))(t)
 	err := g.Confirm(t.Context(), w.server, Confirmation{Attempt: a.Attempt, Confirmation: a.Confirmation, Nonce: make([]byte, nonceSize)})
 	fails(t, err, reason.PairingFailed)
@@ -149,8 +150,8 @@ func TestFakeCandidate(t *testing.T) {
 	}
 }
 
-// TestFakeGateway reflects, and answers without the secret. The candidate says nothing
-// after it.
+// TestFakeGateway reflects messages, and answers without the secret. The candidate sends
+// nothing after that.
 func TestFakeGateway(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -179,8 +180,8 @@ func TestFakeGateway(t *testing.T) {
 	}
 }
 
-// TestReplay plays a good exchange again: on its connection, on another, and its last
-// message alone.
+// TestReplay repeats a successful exchange: on its connection, on another one, and only its
+// last message.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -192,7 +193,7 @@ func TestReplay(t *testing.T) {
 
 	other := connect(t, g.leaf)
 	other.server.Address = "192.0.2.66"
-	fails(t, g.Confirm(t.Context(), other.server, confirmation), reason.PairingFailed) // and the attempt is over
+	fails(t, g.Confirm(t.Context(), other.server, confirmation), reason.PairingFailed) // and the attempt has ended
 	fails(t, g.Confirm(t.Context(), w.server, confirmation), reason.PairingFailed)
 	again := must.Get(g.Prove(other.server, p))(t)
 	confirmation.Attempt = again.Attempt
@@ -205,8 +206,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestOneCandidateWins: of two that know the secret and both got an answer, the first
-// to confirm is asked about, and the other gets nothing.
+// TestOneCandidateWins: two candidates have the secret and an answer. The first one to confirm
+// causes the approval request, and the other is refused.
 func TestOneCandidateWins(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -229,8 +230,8 @@ func TestOneCandidateWins(t *testing.T) {
 	}
 }
 
-// TestCollectTakesTheKey: the certificate request of somebody else, which crossed the
-// wire, and a signature of another connection give nothing.
+// TestCollectTakesTheKey: another party's certificate request, which crossed the wire, and a
+// signature for another connection are refused.
 func TestCollectTakesTheKey(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -247,13 +248,13 @@ func TestCollectTakesTheKey(t *testing.T) {
 	if len(g.paired) != 0 {
 		t.Errorf("devices %v", g.paired)
 	}
-	must.Get(g.Collect(t.Context(), w.server, msg))(t) // the control
+	must.Get(g.Collect(t.Context(), w.server, msg))(t) // control
 }
 
-// TestRecordedTranscript records all that crosses in a failed pairing, in the clear, as
-// the man in the middle has it, and tests candidates with it: as a new prover and a new
-// verifier in every role, and by what a careless protocol would send. Nothing tells the
-// right PIN from the others. The control sends a salted hash of the PIN, and falls.
+// TestRecordedTranscript records all messages of a failed pairing in the clear, as a man in the
+// middle has them. It tests candidate PINs with them: as a new prover and a new verifier in
+// every role, and with the messages of a careless protocol. No result distinguishes the right
+// PIN. Control: with a salted hash of the PIN in the messages, the search succeeds.
 func TestRecordedTranscript(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -296,9 +297,8 @@ func TestRecordedTranscript(t *testing.T) {
 	}
 }
 
-// replayed tests one PIN with recorded messages: whether a side that has the PIN, and
-// knows everything that crossed, takes any of them for good. The scalars that the sides
-// drew are what it lacks.
+// replayed tests one PIN with recorded messages. It reports whether a side that has the PIN and
+// all messages accepts any of them. It does not have the scalars that the sides drew.
 func replayed(t *testing.T, pin string, o Offer, p Proof, a Answer, context spake2plus.Context) bool {
 	t.Helper()
 	secret := must.Get(spake2plus.Derive([]byte(pin), o.Salt, identities))(t)
@@ -310,7 +310,7 @@ func replayed(t *testing.T, pin string, o Offer, p Proof, a Answer, context spak
 		}
 		v, err := spake2plus.NewVerifier(must.Get(secret.Record())(t), context, share)
 		if err != nil {
-			return true // the share would have said something
+			return true // an accepted share would be a result
 		}
 		if _, confirmation := v.Answer(); bytes.Equal(confirmation, a.Confirmation) {
 			return true
@@ -322,9 +322,9 @@ func replayed(t *testing.T, pin string, o Offer, p Proof, a Answer, context spak
 	return false
 }
 
-// TestComparisonIsCommitted: who knows the secret and stands in the middle has to fix
-// its nonce before it sees the gateway's share. Without the commitment it tries nonces
-// until the digits are those of the other side: the control finds one.
+// TestComparisonIsCommitted: a man in the middle who has the secret must fix its nonce before
+// it sees the gateway's share. Control: without the commitment, it finds a nonce for which both
+// sides display the same digits.
 func TestComparisonIsCommitted(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -334,7 +334,7 @@ func TestComparisonIsCommitted(t *testing.T) {
 	a := must.Get(g.Prove(w.server, p))(t)
 	confirmation, key, err := c.prover.Finish(a.Share, a.Confirmation)
 	must.Do(t, err)
-	// Three of the six digits keep the search short.
+	// Comparing three of the six digits keeps the search short.
 	var ground []byte
 	for i := 0; ground == nil; i++ {
 		nonce := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, nonceSize/2)

@@ -23,7 +23,7 @@ import (
 	"palyra/internal/identity"
 )
 
-// TestPairing goes through all steps, for both kinds of code.
+// TestPairing runs all steps, for both kinds of code.
 func TestPairing(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []Kind{PIN, QR} {
@@ -37,7 +37,7 @@ func TestPairing(t *testing.T) {
 				t.Fatalf("people are asked %+v; the candidate shows %q", g.asked, c.Comparison())
 			}
 			g.allow("ann")
-			later := connect(t, g.leaf) // any connection will do
+			later := connect(t, g.leaf) // any connection is valid
 			got := must.Get(collect(g, c, later))(t)
 			if got.Chain != "certificate of "+made.For.DeviceID || got.Member != "user:ann" {
 				t.Errorf("collected %+v", got)
@@ -60,7 +60,7 @@ func TestPairing(t *testing.T) {
 	}
 }
 
-// TestWithoutAnswer: without an answer there is no device, and the candidate is told
+// TestWithoutAnswer: without an approval no device is created, and the candidate is instructed
 // to wait.
 func TestWithoutAnswer(t *testing.T) {
 	t.Parallel()
@@ -78,8 +78,9 @@ func TestWithoutAnswer(t *testing.T) {
 	})
 }
 
-// TestWrongPIN: five wrong guesses, and the code is dead for the right one. Nobody is
-// asked, and the candidate sends nothing after it saw the gateway's confirmation.
+// TestWrongPIN: after five wrong guesses, the code is refused even with the right PIN. No
+// approval is requested, and the candidate sends nothing after it saw the gateway's
+// confirmation.
 func TestWrongPIN(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -87,7 +88,7 @@ func TestWrongPIN(t *testing.T) {
 		made := g.code(PIN)
 		for i := range MostGuesses {
 			w := connect(t, g.leaf)
-			w.server.Address = fmt.Sprintf("192.0.2.%d", i) // not locked out
+			w.server.Address = fmt.Sprintf("192.0.2.%d", i) // avoids the lockout
 			fails(t, exchange(g, newCandidate(t), w, "", wrong(made.Secret)), reason.PairingFailed)
 		}
 		fails(t, exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, made.Secret), reason.NotFound)
@@ -98,7 +99,7 @@ func TestWrongPIN(t *testing.T) {
 		if list := g.List(t.Context(), access.User("ann"), false); len(list) != 0 || g.events[len(g.events)-1] != event.PairingEnded {
 			t.Errorf("the dead code is listed: %+v; journaled %v", list, g.events)
 		}
-		// The control: four guesses leave the right one.
+		// Control: after four guesses, the right one succeeds.
 		made = g.code(PIN)
 		for i := range MostGuesses - 1 {
 			w := connect(t, g.leaf)
@@ -111,8 +112,8 @@ func TestWrongPIN(t *testing.T) {
 	})
 }
 
-// TestLockout: an address that guesses wrong is locked out, also for the next code; the
-// guesses that it is refused cost no code anything. The control: another address.
+// TestLockout: an address with wrong guesses is locked out, also for the next code. Guesses
+// during the lockout do not count against a code. Control: another address.
 func TestLockout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -135,8 +136,8 @@ func TestLockout(t *testing.T) {
 	})
 }
 
-// TestGuessesAtOnce: a hundred guesses at the same time are five. The control counts
-// after it looked.
+// TestGuessesAtOnce: a hundred concurrent guesses count as at most five. Control: an
+// implementation that counts after the check.
 func TestGuessesAtOnce(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -172,7 +173,7 @@ func TestGuessesAtOnce(t *testing.T) {
 		_, err := g.Prove(conn, proofs[i])
 		return err == nil
 	})
-	if n != 5 { // of the 10^8 that there are
+	if n != 5 { // of 10^8 possible ones
 		t.Errorf("%d of %d guesses at once were answered, want 5", n, parallel)
 	}
 	var looked atomic.Int64
@@ -190,8 +191,8 @@ func TestGuessesAtOnce(t *testing.T) {
 	}
 }
 
-// TestBounded: a million requests of strangers leave nothing, and what they can leave
-// is bounded.
+// TestBounded: a million requests of unauthenticated clients leave no state, and the state that
+// they can create is bounded.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -218,7 +219,7 @@ func TestBounded(t *testing.T) {
 	fails(t, err, reason.RateLimited)
 }
 
-// TestEnds: what ends a code, and what it is then.
+// TestEnds: each event that ends a code leaves it in the expected state.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(g *gateway, id string){
@@ -244,8 +245,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestRunEndsAndRecords: the time of a code ends without anybody who asks, and guesses
-// are one event a minute.
+// TestRunEndsAndRecords: Run ends an expired code without a request, and journals guesses at
+// most once a minute.
 func TestRunEndsAndRecords(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -263,8 +264,8 @@ func TestRunEndsAndRecords(t *testing.T) {
 	})
 }
 
-// TestRestartKillsPairings: what was allowed and not made is gone; what was made can be
-// collected again, by its key alone.
+// TestRestartKillsPairings: a restart discards an approval whose device was not created. A
+// created device can be collected again, only with its key.
 func TestRestartKillsPairings(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -290,7 +291,7 @@ func TestRestartKillsPairings(t *testing.T) {
 	fails(t, err, reason.NotFound)
 }
 
-// TestRefusedByPeople: a no ends the pairing, and its candidate is told why.
+// TestRefusedByPeople: a denial ends the pairing, and its candidate receives the reason.
 func TestRefusedByPeople(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -307,7 +308,7 @@ func TestRefusedByPeople(t *testing.T) {
 	}
 }
 
-// TestJournalRefuses: without its line nothing happens.
+// TestJournalRefuses: a step that cannot be journaled has no effect.
 func TestJournalRefuses(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -323,7 +324,7 @@ func TestJournalRefuses(t *testing.T) {
 	}
 }
 
-// TestCodesOfOthers: who may not see all codes sees its own.
+// TestCodesOfOthers: a member without the permission to list all codes can list their own.
 func TestCodesOfOthers(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -350,7 +351,7 @@ func TestBadRequests(t *testing.T) {
 	fails(t, err, reason.NotFound)
 }
 
-// TestRequestIsSmall: what strangers send is not read beyond what a key needs.
+// TestRequestIsSmall: a certificate request that is larger than a key needs is refused.
 func TestRequestIsSmall(t *testing.T) {
 	t.Parallel()
 	key := must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
@@ -363,7 +364,7 @@ func TestRequestIsSmall(t *testing.T) {
 	}
 }
 
-// TestSeveralPINs: without an id, only the one PIN that is open is meant.
+// TestSeveralPINs: without an id, a request selects the only open PIN.
 func TestSeveralPINs(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -404,7 +405,7 @@ func TestLink(t *testing.T) {
 	if got := must.Get(ParseLink(l.String()))(t); got != l || !IsLink(l.String()) || len(l.String()) > 200 {
 		t.Errorf("%s is read as %+v", l, got)
 	}
-	// The console writes links, too: web/src/screens/devices/pairing.test.ts has the same.
+	// The console also writes links: web/src/screens/devices/pairing.test.ts has the same one.
 	written := "palyra://pair?address=192.0.2.7%3A7443&ca=-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_v7-_8&code=k7qf3m2x&token=AAECAwQFBgcICQoLDA0ODw"
 	if got := must.Get(ParseLink(written))(t); got.Address != "192.0.2.7:7443" || got.CA[30] != 0xfb || got.CA[31] != 0xff || got.Code != "k7qf3m2x" {
 		t.Errorf("%s is read as %+v", written, got)

@@ -34,7 +34,7 @@ type gateway struct {
 	paired  []identity.Pairing
 	again   []string
 	events  []event.Code
-	// full lets the journal refuse.
+	// full makes the journal refuse events.
 	full bool
 }
 
@@ -46,7 +46,7 @@ func newGateway(t *testing.T) *gateway {
 	return g
 }
 
-// restart is the host of a new process.
+// restart replaces the host, as a new process would.
 func (g *gateway) restart() {
 	key := must.Get(KeySHA256(g.leaf.Leaf.PublicKey))(g.t)
 	g.Host = must.Get(NewHost(Config{Issuer: g, Approvals: g, Journal: g, Server: func() (Server, error) {
@@ -86,7 +86,7 @@ func (g *gateway) PairAgain(_ context.Context, key string, request []byte, withi
 	return identity.Device{}, ca.Issued{}, reason.Errorf(reason.NotFound, "no pairing")
 }
 
-// answered is what people say.
+// answered is the result of an approval.
 type answered struct {
 	g  *gateway
 	by []access.Principal
@@ -134,19 +134,19 @@ func (g *gateway) allow(by ...string) {
 	g.answers <- a
 }
 
-// code makes a code for another device of ann.
+// code creates a code for another device of ann.
 func (g *gateway) code(kind Kind) Made {
 	g.t.Helper()
 	return must.Get(g.Create(g.t.Context(), Request{Kind: kind, For: identity.Pairing{Member: access.User("ann"), MadeBy: access.User("ann")}}))(g.t)
 }
 
-// wire is one TLS connection, as each end sees it.
+// wire is one TLS connection with the views of both ends.
 type wire struct {
 	server Connection
 	client Seen
 }
 
-// connect makes a TLS connection to a server that shows a certificate.
+// connect makes a TLS connection to a server with the given certificate.
 func connect(t *testing.T, leaf tls.Certificate) wire {
 	t.Helper()
 	near, far := net.Pipe()
@@ -169,7 +169,8 @@ func newCandidate(t *testing.T) *Candidate {
 	return must.Get(NewCandidate(catest.Key(t)))(t)
 }
 
-// exchange runs an exchange to its end. The error is of who found it.
+// exchange runs an exchange to its end. It returns the error of the side that detects the
+// failure.
 func exchange(g *gateway, c *Candidate, w wire, code, secret string) error {
 	o, err := g.Begin(code)
 	if err != nil {

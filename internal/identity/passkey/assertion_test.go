@@ -29,7 +29,7 @@ func signed(t *testing.T, a *passkeytest.Authenticator, said passkey.Statement) 
 	return a.Sign(t, party.ID, must.Get(passkey.Challenge(said))(t))
 }
 
-// An assertion proves the very statement, in each of its parts, and no other.
+// An assertion proves one exact statement in all of its parts, and no other.
 func TestAssertionIsOfOneVote(t *testing.T) {
 	t.Parallel()
 	a := passkeytest.New(t, origin)
@@ -57,8 +57,8 @@ func TestAssertionIsOfOneVote(t *testing.T) {
 	}
 }
 
-// What is signed elsewhere, by somebody else, or by nobody in particular proves nothing.
-// Each misuse differs from the control in one thing alone.
+// An assertion with a wrong origin, authenticator or user verification is refused. Each misuse
+// differs from the control in one way only.
 func TestAssertionsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -102,7 +102,7 @@ func TestAssertionsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Who reads a journal of before the port changed takes the origins of the host alone.
+// A verifier of a journal from before a port change checks only the host of the origins.
 func TestOriginsOfThePast(t *testing.T) {
 	t.Parallel()
 	for from, good := range map[string]bool{

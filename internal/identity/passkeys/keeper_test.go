@@ -29,7 +29,7 @@ const (
 
 var ada, bob, cyd = access.User("ada"), access.User("bob"), access.User("cyd")
 
-// memory is a store that forgets at the end of a test, and the journal beside it.
+// memory is a store and a journal in memory.
 type memory struct {
 	mu     sync.Mutex
 	rows   map[string]passkey.Passkey
@@ -61,7 +61,7 @@ func (m *memory) codes() (codes []event.Code) {
 	return codes
 }
 
-// members are ada, an owner, and bob and cyd, admins; bob was made by ada.
+// members are ada, an owner, and bob and cyd, admins; ada created bob.
 type members struct{}
 
 func (members) Active(p access.Principal) (access.Member, bool) {
@@ -72,7 +72,7 @@ func (members) Active(p access.Principal) (access.Member, bool) {
 	return access.Member{Principal: p, Roles: []access.Role{role}}, p == ada || p == bob || p == cyd
 }
 
-// world is a keeper with its surroundings.
+// world is a keeper with its dependencies.
 type world struct {
 	*passkeys.Keeper
 	store  *memory
@@ -96,14 +96,14 @@ func newWorld(t *testing.T, change ...func(*passkeys.Config)) *world {
 	return w
 }
 
-// restarts begins anew with what the store has, and a console at an origin.
+// restarts creates a new keeper from the store, and a console at an origin.
 func (w *world) restarts(t *testing.T, origin string) {
 	t.Helper()
 	w.Keeper = must.Get(passkeys.New(t.Context(), w.config))(t)
 	must.Do(t, w.At(origin))
 }
 
-// enroll gives a member a new passkey.
+// enroll adds a new passkey for a member.
 func (w *world) enroll(t *testing.T, member access.Principal) (*passkeytest.Authenticator, passkey.Passkey) {
 	t.Helper()
 	a := passkeytest.New(t, origin)
@@ -118,7 +118,7 @@ func (w *world) tries(t *testing.T, member access.Principal, a *passkeytest.Auth
 	return w.Finish(t.Context(), member, "key of "+member.Name, c.Nonce, a.Create(t, c.Options))
 }
 
-// word is a member's word for a change, given with a passkey.
+// word returns a member's approval of a change, proven with a passkey.
 func (w *world) word(t *testing.T, by access.Principal, a *passkeytest.Authenticator, what string, id []byte) passkey.Word {
 	t.Helper()
 	c := must.Get(w.Challenge(by, passkey.ChangePurpose(what, id), func(nonce []byte) passkey.Statement { return w.ChangeOf(by, what, id, nonce) }))(t)
@@ -134,7 +134,7 @@ func wants(t *testing.T, what string, err error, code reason.Code) {
 	}
 }
 
-// The first passkey of a member counts at once only while no agent was connected.
+// A member's first passkey is active at once only if no agent has ever connected.
 func TestFirstPasskey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -182,7 +182,8 @@ func (w *world) votes(t *testing.T, member access.Principal, a *passkeytest.Auth
 	return err
 }
 
-// Every later passkey takes one that the member has, another admin, or the host.
+// A further passkey requires confirmation by an existing passkey of the member, another admin,
+// or the host.
 func TestLaterPasskey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -210,7 +211,7 @@ func TestLaterPasskey(t *testing.T) {
 	if last := w.store.events[len(w.store.events)-1]; !strings.Contains(string(last.Payload), `"proof":{`) {
 		t.Errorf("the proof is not in the event: %s", last.Payload)
 	}
-	// cyd lost a passkey and gets another: ada, who has one, has to sign for it.
+	// cyd lost a passkey and gets another: ada has a passkey, so ada must sign.
 	cyds, old := w.enroll(t, cyd)
 	must.Get(w.Confirm(t.Context(), passkey.Word{Host: true}, old.ID))(t)
 	must.Do(t, w.votes(t, cyd, cyds, "01A"))
@@ -234,7 +235,7 @@ func TestRemove(t *testing.T) {
 	if err := tryVote(t, w, ada, first); reason.Of(err) != reason.PresenceNotProven {
 		t.Errorf("a removed passkey proves: %v", err)
 	}
-	// It is no way to a first passkey again.
+	// A removal does not make the next passkey a first one.
 	if _, again := w.enroll(t, ada); !again.Waits {
 		t.Error("after the removal the next one counts at once")
 	}
@@ -243,13 +244,14 @@ func TestRemove(t *testing.T) {
 	}
 }
 
-// tryVote proves a vote also where no challenge is given.
+// tryVote proves a vote, or returns the error if no challenge is given.
 func tryVote(t *testing.T, w *world, member access.Principal, a *passkeytest.Authenticator) error {
 	_, err := w.Challenge(member, "vote", func(nonce []byte) passkey.Statement { return passkey.Vote{Nonce: nonce} })
 	return err
 }
 
-// A registration elsewhere, without its user verified, replayed or in another's name is refused.
+// A registration from another origin, without user verification, replayed, or in another
+// member's name is refused.
 func TestRegistrationsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -291,7 +293,7 @@ func TestRegistrationsThatAreRefused(t *testing.T) {
 	wants(t, "too late", err, reason.PresenceNotProven)
 }
 
-// Each misuse of a proof of a vote is refused; the same vote proven anew is the control.
+// Each misuse of a vote's proof is refused. Control: the same vote with a new proof.
 func TestProofsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -333,8 +335,8 @@ func TestProofsThatAreRefused(t *testing.T) {
 	must.Do(t, prove(ada, "01A", proof("01A", a)))
 }
 
-// A counter that goes back is refused, journaled and told, also after a restart; one
-// that never counts is not.
+// A decreasing counter is refused, journaled and announced, also after a restart; a counter
+// that is always zero is accepted.
 func TestCounterRollback(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -352,10 +354,10 @@ func TestCounterRollback(t *testing.T) {
 	if got := strings.Join(w.Notices(ada), "\n"); !strings.Contains(got, "counter that went back") {
 		t.Errorf("told: %s", got)
 	}
-	must.Do(t, w.votes(t, ada, a, "01D")) // the control: the counter that goes on
+	must.Do(t, w.votes(t, ada, a, "01D")) // control: an increasing counter
 }
 
-// Members and owners are told of an enrolment for seven days.
+// Members and owners see a notice of an enrolment for seven days.
 func TestNotices(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -391,8 +393,8 @@ func TestAllowedAuthenticators(t *testing.T) {
 	}
 }
 
-// Where certificates of makers are given, too, an attestation has to lead to one: what an
-// authenticator says of itself is not enough, nor is another maker.
+// If root certificates of makers are configured, an attestation must chain to one of them.
+// Self-attestation and another maker's certificate are refused.
 func TestAttestationRoots(t *testing.T) {
 	t.Parallel()
 	maker, other := passkeytest.NewMaker(t), passkeytest.NewMaker(t)
@@ -429,7 +431,8 @@ func TestAttestationRoots(t *testing.T) {
 	}
 }
 
-// After the console's origin changed no browser offers the passkeys of before, and that is said.
+// After a change of the console's origin, browsers do not offer the old passkeys. A notice
+// reports this.
 func TestOriginChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -438,7 +441,7 @@ func TestOriginChanged(t *testing.T) {
 	if len(w.Lost()) != 1 || len(w.Proving()) != 0 {
 		t.Errorf("lost: %v, proving: %v", w.Lost(), w.Proving())
 	}
-	w.now = w.now.Add(30 * 24 * time.Hour) // as long as it is so
+	w.now = w.now.Add(30 * 24 * time.Hour) // the notice stays while the problem exists
 	if got := strings.Join(w.Notices(ada), "\n"); !strings.Contains(got, "(key of ada) of user:ada is lost") || !strings.Contains(got, "console is now at localhost") {
 		t.Errorf("told %q", got)
 	}

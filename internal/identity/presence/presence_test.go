@@ -20,8 +20,8 @@ const (
 	approval = "01APPROVAL0000000000000000"
 )
 
-// Each use of a challenge that it was not given for is refused, and uses it up where the
-// device is the one that has it.
+// A challenge that is used for another purpose is refused. If its own device uses it, it is
+// also consumed.
 func TestChallenges(t *testing.T) {
 	t.Parallel()
 	type use struct {
@@ -32,7 +32,7 @@ func TestChallenges(t *testing.T) {
 	as := func(n [presence.NonceSize]byte) []byte { return n[:] }
 	for name, c := range map[string]struct {
 		uses []use
-		good bool // of the last use
+		good bool // whether the last use succeeds
 	}{
 		"used once":                       {[]use{{device, approval, as, 0}}, true},
 		"at the last moment":              {[]use{{device, approval, as, presence.Life - 1}}, true},
@@ -63,7 +63,8 @@ func TestChallenges(t *testing.T) {
 	}
 }
 
-// A device has eight challenges at most: the oldest ends, and nobody else's.
+// A device has at most eight challenges: a further one displaces its oldest, and no other
+// device's.
 func TestChallengesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -84,7 +85,7 @@ func TestChallengesAreBounded(t *testing.T) {
 	})
 }
 
-// Memory is bounded over all devices, and what has ended makes room.
+// Memory is bounded over all devices, and expired challenges make room.
 func TestAllChallengesAreBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -118,7 +119,7 @@ func someVote() presence.Vote {
 	}
 }
 
-// A proof is of one vote, with all that it says, and of no other.
+// A proof is bound to all parts of one vote.
 func TestProofBindsTheVote(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t)
@@ -153,7 +154,7 @@ func TestProofBindsTheVote(t *testing.T) {
 	}
 }
 
-// What is signed for one thing is no signature for another, and only Ed25519 keys sign.
+// A signature for one purpose is invalid for another, and only Ed25519 keys can sign.
 func TestDomainsAndKeys(t *testing.T) {
 	t.Parallel()
 	key, public := newKey(t)

@@ -25,7 +25,7 @@ var (
 	here = netip.MustParseAddr("127.0.0.1")
 )
 
-// members are those of the tests: ann and bob, and bot, who is ann's.
+// members are the members of the tests: ann, bob, and ann's agent bot.
 type members map[access.Principal]access.Member
 
 func (m members) Get(p access.Principal) (access.Member, bool) {
@@ -59,7 +59,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// open is a start of the gateway.
+// open starts the service, as a start of the gateway does.
 func (w *world) open(t *testing.T) {
 	t.Helper()
 	w.Service = must.Get(token.New(t.Context(), token.Config{Store: w.store, Members: w.members, Now: func() time.Time { return w.now }}))(t)
@@ -73,7 +73,7 @@ func (w *world) create(t *testing.T, by access.Principal, r token.Request) (toke
 	if r.Scopes == nil {
 		r.Scopes = []access.Permission{access.PermToolCall}
 	}
-	w.now = w.now.Add(time.Millisecond) // ids of one millisecond are in no order
+	w.now = w.now.Add(time.Millisecond) // ids of the same millisecond have no order
 	made, text, err := w.Create(t.Context(), by, r)
 	must.Do(t, err)
 	return made, text
@@ -89,7 +89,7 @@ func TestTokenActsAsItsHolder(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	made, text := w.create(t, ann, token.Request{For: bot, Scopes: []access.Permission{access.PermToolList, access.PermToolCall, access.PermToolCall}})
-	w.open(t) // it outlives the gateway
+	w.open(t) // the token survives a restart
 	c := must.Get(w.Authenticate(text, here))(t)
 	if c.Principal != bot || c.OnBehalfOf != ann || c.DeviceID != made.ID || c.Paired || c.Present {
 		t.Errorf("the caller is %+v", c)
@@ -102,7 +102,7 @@ func TestTokenActsAsItsHolder(t *testing.T) {
 	}
 }
 
-// Neither the store nor an event has a secret.
+// Neither the store nor an event contains a secret.
 func TestSecretIsKeptNowhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -169,7 +169,7 @@ func TestRefused(t *testing.T) {
 			}
 			from, _ := netip.ParseAddr(c.from)
 			caller, err := w.Authenticate(c.shown, from)
-			// What ends the token ends what it began.
+			// The event that ends the token also ends streams that it opened.
 			if stands := w.Stands(came); (stands == nil) != (c.before == nil) || stands != nil && reason.Of(stands) != reason.Unauthenticated {
 				t.Errorf("whoever came in before: %v", stands)
 			}
@@ -187,7 +187,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// other1 is another last digit.
+// other1 returns a different last digit.
 func other1(text string) string {
 	if strings.HasSuffix(text, "0") {
 		return "1"
@@ -236,7 +236,7 @@ func TestInvalidTokens(t *testing.T) {
 	}
 }
 
-// There are so many tokens at a time and no more, those that ended left out.
+// The number of tokens is limited; ended tokens do not count.
 func TestTokensAreBounded(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -288,7 +288,7 @@ func TestRevoke(t *testing.T) {
 	}
 }
 
-// TestListTokens: a caller can list its own tokens and those of its agents.
+// TestListTokens: a caller can list its own tokens and its agents' tokens.
 func TestListTokens(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -312,7 +312,7 @@ func TestListTokens(t *testing.T) {
 	}
 }
 
-// The last use is known at once, and written down once a minute at most.
+// The last use is visible at once, and is stored at most once a minute.
 func TestLastUse(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -359,7 +359,7 @@ func TestConcurrentAuthentication(t *testing.T) {
 	}
 }
 
-// Whatever is shown is no token, or exactly the one that was made.
+// Any text is invalid, or is exactly the created token.
 func FuzzAuthenticate(f *testing.F) {
 	f.Add("pal_01jna3q0g0test000000000001_" + strings.Repeat("0", 64))
 	f.Add("")
@@ -398,8 +398,8 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// A token ends with the device that made it, also where nobody marked it as revoked;
-// those of other devices go on.
+// A token ends with the device that created it, even if its own record is not revoked. Tokens
+// of other devices remain valid.
 func TestTokenEndsWithItsDevice(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -24,13 +24,13 @@ import (
 	"palyra/internal/identity/tpm/tpmtest"
 )
 
-// wire is the bus between palyrad and the TPM, in somebody's hands.
+// wire is the bus between palyrad and the TPM, under an attacker's control.
 type wire struct {
 	transport.TPMCloser
 	seen *bytes.Buffer
-	// answer, when not nil, may answer a command in the TPM's place.
+	// answer, if not nil, may answer a command instead of the TPM.
 	answer func(code tpm2.TPMCC) []byte
-	// change, when not nil, may change what the TPM answered.
+	// change, if not nil, may change the TPM's response.
 	change func(code tpm2.TPMCC, response []byte) []byte
 }
 
@@ -50,7 +50,7 @@ func (w wire) Send(command []byte) ([]byte, error) {
 	return res, err
 }
 
-// tapped is a module whose bus is tapped.
+// tapped returns a module whose bus is recorded.
 func tapped(e *tpmtest.TPM, w wire) (*Module, *bytes.Buffer) {
 	m := New(e.Device)
 	w.seen = new(bytes.Buffer)
@@ -78,7 +78,7 @@ func TestKeysSign(t *testing.T) {
 			t.Error("it signed a digest of another kind")
 		}
 	}
-	// Many at once wait for each other, and leave nothing in the TPM.
+	// Concurrent operations wait for each other, and leave no objects in the TPM.
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -132,7 +132,7 @@ func TestLockedOut(t *testing.T) {
 	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
 		t.Errorf("got %q", got)
 	}
-	// The control: what does count for the lockout cannot be used.
+	// Control: a key that is subject to the lockout cannot be used.
 	_, err := do(m, nil, func(w *work) ([]byte, error) {
 		counted := signing
 		counted.ObjectAttributes.NoDA = false
@@ -145,8 +145,8 @@ func TestLockedOut(t *testing.T) {
 	}
 }
 
-// Where the owner hierarchy has a password, the storage root key that the system made
-// serves, and no other takes its place.
+// If the owner hierarchy has a password, the system's existing storage root key is used, and no
+// other replaces it.
 func TestOwnerHasAPassword(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)
@@ -193,10 +193,10 @@ func TestUnresponsiveTPM(t *testing.T) {
 		if reasontest.Want(t, "a TPM that hangs", err, reason.ConfigInvalid); !errors.Is(err, errSilent) {
 			t.Error(err)
 		}
-		m.patience = time.Hour // is not waited for again
+		m.patience = time.Hour // fails without waiting
 	}
 	e.Signal(t, syscall.SIGCONT)
-	m.turn <- struct{}{} // the one that hung has ended
+	m.turn <- struct{}{} // the hanging operation has ended
 	<-m.turn
 	if got := must.Get(m.Unseal(text))(t); string(got) != "secret" {
 		t.Errorf("got %q", got)
@@ -214,7 +214,7 @@ func TestBusEavesdropping(t *testing.T) {
 	if bytes.Contains(seen.Bytes(), secret) {
 		t.Error("the secret was on the bus")
 	}
-	// The control: without encryption it is seen.
+	// Control: without encryption the secret is visible.
 	b := must.Get(parse(text, sealed))(t)
 	must.Get(do(m, b.parent, func(w *work) ([]byte, error) {
 		return loaded(w, b, func(h tpm2.NamedHandle) ([]byte, error) { return w.unseal(h, false) })
@@ -224,8 +224,8 @@ func TestBusEavesdropping(t *testing.T) {
 	}
 }
 
-// TestBusTampering: an attacker on the bus who presents their own storage root key, to which the
-// session would be salted, or changes a response, obtains nothing.
+// TestBusTampering: an attacker on the bus presents their own storage root key, to which the
+// session would be salted, or changes a response. The attacker obtains nothing.
 func TestBusTampering(t *testing.T) {
 	t.Parallel()
 	e := tpmtest.Start(t)

@@ -35,8 +35,8 @@ func journaled(t *testing.T, db *sqlite.DB) []event.Code {
 	return codes
 }
 
-// A whole life on the real store: asked, answered, consumed together with the
-// decided event, and not again after a restart.
+// An approval is requested, answered, and consumed together with the decided event on the real
+// store. It cannot be consumed again after a restart.
 func TestDeskOnSQLite(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)

@@ -27,7 +27,7 @@ func TestAttestations(t *testing.T) {
 	})
 }
 
-// The envelope of a call stands in its event, and is not stored a second time.
+// The envelope of a call is stored only in its event.
 func TestEnvelopeIsReadFromItsEvent(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
@@ -53,7 +53,7 @@ func TestEnvelopeIsReadFromItsEvent(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	// What the event has now is not what was signed.
+	// The event now contains a different envelope than the signed one.
 	must.Do(t, sqlite.Exec(db, "UPDATE events SET payload = CAST(replace(payload, 'aGVsbG8=', 'aGVsbG9v') AS BLOB) WHERE seq = ?1", seq))
 	if _, err := db.Attestation(t.Context(), "att"); reason.Of(err) != reason.VerificationFailed {
 		t.Errorf("of another envelope: %v", err)

@@ -14,7 +14,7 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// benchDraft is of the size of a typical event: about 600 bytes.
+// benchDraft returns an event of typical size: about 600 bytes.
 func benchDraft() event.Draft {
 	return event.Draft{
 		Code: event.Evaluated, Session: "01JD0000000000000000000000", Run: "01JD0000000000000000000001",

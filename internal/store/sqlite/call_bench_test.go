@@ -25,8 +25,8 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// benchCall is what a governed call of a builtin leaves behind: events as large as those
-// of echo, its attestation and its place in a session.
+// benchCall returns the records of a governed call of a builtin: events as large as echo's, its
+// attestation and its place in a session.
 func benchCall(joined string, result []byte) call.Entry {
 	id, attestation := ulid.Make().String(), ulid.Make().String()
 	alice := access.User("alice")
@@ -53,9 +53,9 @@ func benchCall(joined string, result []byte) call.Entry {
 	return entry
 }
 
-// BenchmarkCall records calls as the pipeline does that decides and attests at once: the
-// CPU time of one is measured also on a machine that has other things to do, and how many
-// pages it writes.
+// BenchmarkCall records calls as the pipeline does that decides and attests at once. It
+// measures the processor time per call, which does not depend on other work on the machine, and
+// the number of written pages.
 func BenchmarkCall(b *testing.B) {
 	path := filepath.Join(b.TempDir(), "palyra.db")
 	db := sqlitetest.OpenAt(b, path, sqlite.Options{})
@@ -83,7 +83,8 @@ func BenchmarkCall(b *testing.B) {
 	b.ReportMetric(walPages(b, db, path, joined), "pages/op")
 }
 
-// walPages is how many pages a call puts into the log of the store at path.
+// walPages returns the number of pages that a call writes to the write-ahead log of the store
+// at path.
 func walPages(b *testing.B, db *sqlite.DB, path, joined string) float64 {
 	const calls = 64
 	must.Do(b, sqlite.WriterPragma(db, "PRAGMA wal_checkpoint(TRUNCATE)"))

@@ -23,7 +23,7 @@ import (
 
 var coder = access.Agent("coder")
 
-// callEvent drafts an event about a call.
+// callEvent returns the draft of an event about a call.
 func callEvent(t *testing.T, code event.Code, proposal, run string, payload any) event.Draft {
 	t.Helper()
 	text := must.Get(canonical.Marshal(payload))(t)
@@ -58,8 +58,8 @@ func TestLedger(t *testing.T) {
 	calltest.RunLedger(t, func(t *testing.T) call.Ledger { return sqlite.NewCalls(sqlitetest.Open(t)) })
 }
 
-// TestCallPagesUseIndexes: no page of calls reads or sorts more than it has, and the few
-// recent calls.
+// TestCallPagesUseIndexes: a page of calls reads and sorts only its own rows and the few recent
+// calls.
 func TestCallPagesUseIndexes(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
@@ -78,15 +78,14 @@ func TestCallPagesUseIndexes(t *testing.T) {
 			t.Errorf("%+v: %q", f, plan)
 		}
 	}
-	// Negative control: the order by session, in which the table is, does not serve a page.
+	// Control: the table's order by session cannot serve a page.
 	plan := must.Get(sqlite.Plan(db, "SELECT proposal_id FROM session_calls NOT INDEXED WHERE session IN (SELECT id FROM sessions) ORDER BY proposal_id DESC LIMIT 51"))(t)
 	if !scans(plan) {
 		t.Errorf("the control's plan is %q", plan)
 	}
 }
 
-// Another room's unit opens a call as well, and a unit that is rolled back does
-// not.
+// A unit of another package also opens a call; a unit that is rolled back does not.
 func TestOpenCallsOfOtherStores(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
@@ -101,7 +100,7 @@ func TestOpenCallsOfOtherStores(t *testing.T) {
 	}
 }
 
-// What is open survives a restart.
+// Open calls survive a restart.
 func TestOpenCallsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/palyra.db"
@@ -114,8 +113,8 @@ func TestOpenCallsSurviveARestart(t *testing.T) {
 	}
 }
 
-// What an entry keeps beside its events is found by it, and keys that are too old
-// are forgotten.
+// The rows that an entry stores in addition to its events can be found by it, and expired keys
+// are removed.
 func TestRowsOfAnEntry(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)

@@ -16,8 +16,8 @@ const (
 	other = "01JNA3Q0G0DEV1CE0000000002"
 )
 
-// deeds are events of two devices; what the lost one did has a subject that begins
-// with "mine".
+// deeds returns events of two devices; the subjects of the lost device's events start with
+// "mine".
 func deeds() []event.Draft {
 	d := func(code event.Code, session, run, subject, payload string) event.Draft {
 		return event.Draft{Code: code, Session: session, Run: run, Actor: "user:ada", Subject: subject, Payload: []byte(payload)}

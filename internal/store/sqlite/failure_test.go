@@ -20,8 +20,8 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// waitQueued returns when every caller of the bubble waits: the leader for its
-// check, the others, n of them, for the next batch.
+// waitQueued returns when every caller in the bubble waits: the leader for its check, and the
+// other n for the next batch.
 func waitQueued(t *testing.T, db *sqlite.DB, n int) {
 	t.Helper()
 	synctest.Wait()
@@ -30,15 +30,15 @@ func waitQueued(t *testing.T, db *sqlite.DB, n int) {
 	}
 }
 
-// fillDisk lets the file grow by a few pages only, as a full disk does; room
-// lifts the limit again.
+// fillDisk limits the growth of the file to a few pages, like a full disk; room removes the
+// limit.
 func fillDisk(t *testing.T, db *sqlite.DB) (room func()) {
 	t.Helper()
 	limit := func(pages string) {
 		t.Helper()
 		must.Do(t, sqlite.WriterPragma(db, "PRAGMA max_page_count = "+pages))
 	}
-	limit("1") // SQLite raises it to the present size
+	limit("1") // SQLite raises it to the current size
 	return func() { limit("1073741823") }
 }
 
@@ -61,7 +61,7 @@ func TestFullDiskFailsAndRecovers(t *testing.T) {
 	if reason.Of(db.Healthy()) != reason.JournalUnavailable {
 		t.Errorf("healthy after a failed commit: %v", db.Healthy())
 	}
-	// Even a small event must not go through while the disk is full.
+	// Even a small event is refused while the disk is full.
 	if _, err := db.Append(t.Context(), draft(2)); reason.Of(err) != reason.JournalUnavailable {
 		t.Errorf("a commit in the failed state: %v", err)
 	}
@@ -96,8 +96,8 @@ func TestCommitRecoversByItself(t *testing.T) {
 	}
 }
 
-// TestSwallowedStorageErrorStillFails: a check that hides a storage error must not commit part of
-// its writes.
+// TestSwallowedStorageErrorStillFails: a check that ignores a storage error must not commit a
+// part of its writes.
 func TestSwallowedStorageErrorStillFails(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
@@ -112,8 +112,8 @@ func TestSwallowedStorageErrorStillFails(t *testing.T) {
 	}
 }
 
-// TestFailedBatchFailsEveryUnit: one unit's disk error takes the batch, and
-// none of its units is acknowledged.
+// TestFailedBatchFailsEveryUnit: a disk error of one unit fails the batch, and none of its
+// units is acknowledged.
 func TestFailedBatchFailsEveryUnit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, failedBatchFailsEveryUnit)
@@ -126,7 +126,7 @@ func failedBatchFailsEveryUnit(t *testing.T) {
 	go func() {
 		_, _ = db.Commit(context.Background(), sqlite.Unit{Check: func(*sqlite.Tx) error { close(held); <-hold; return nil }})
 	}()
-	<-held // the leader is busy: what comes now is one batch
+	<-held // the leader is busy, so later units form one batch
 	var wg sync.WaitGroup
 	var failed atomic.Int32
 	for i := range 8 {
@@ -152,9 +152,8 @@ func failedBatchFailsEveryUnit(t *testing.T) {
 	}
 }
 
-// TestNothingIsVisibleBeforeItIsDurable: while a batch is under way, neither
-// head, nor readers, nor followers see an event that another unit of the batch
-// has written already.
+// TestNothingIsVisibleBeforeItIsDurable: during a batch, neither the head, nor readers, nor
+// followers see an event that another unit of the batch has already written.
 func TestNothingIsVisibleBeforeItIsDurable(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, nothingIsVisibleBeforeItIsDurable)
@@ -234,9 +233,9 @@ func cancelledBeforeItsBatch(t *testing.T) {
 	}
 }
 
-// TestCrashLosesNothingAcknowledged copies database and WAL while 8 callers
-// commit, at many moments, as a power cut would leave them, and opens each
-// copy: what was acknowledged before the copy is there, and the chain is whole.
+// TestCrashLosesNothingAcknowledged copies the database and the WAL at many moments while 8
+// callers commit, as a power failure would leave them. Each opened copy contains every event
+// that was acknowledged before the copy, with an intact chain.
 func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
@@ -295,8 +294,8 @@ func checkpointAll(t *testing.T, db *sqlite.DB, signer note.Signer) {
 	}))
 }
 
-// crashCopy copies the WAL first: a checkpoint in between then leaves a
-// database that is newer than the WAL, never one that lacks its frames.
+// crashCopy copies the WAL first. A checkpoint in between then leaves a database that is newer
+// than the WAL, never one that lacks its frames.
 func crashCopy(t *testing.T, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "palyra.db")

@@ -10,8 +10,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// MakeOlder makes a store of the schema before the baseline, as the palyrad of lastUpgrader left it,
-// with events, and rows that a script adds.
+// MakeOlder creates a store with the schema before the baseline, as the palyrad of lastUpgrader
+// left it, with events and with rows that a script adds.
 func MakeOlder(path string, events []journal.Event, rows string) error {
 	if err := prepareFile(path); err != nil {
 		return err
@@ -23,7 +23,7 @@ func MakeOlder(path string, events []journal.Event, rows string) error {
 	return errors.Join(makeOlder(conn, events, rows), conn.Close())
 }
 
-// undoBaseline is finishOlder undone.
+// undoBaseline reverts finishOlder.
 const undoBaseline = `CREATE TABLE blobs (digest BLOB PRIMARY KEY, data BLOB NOT NULL) STRICT;
 CREATE TABLE untended (what TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 CREATE INDEX approvals_plain ON approvals (id) WHERE payload_key IS NULL;`
@@ -57,5 +57,5 @@ func makeOlder(conn *zs.Conn, events []journal.Event, rows string) error {
 	return sqlitex.ExecuteScript(conn, rows, nil)
 }
 
-// StoredVersion is the schema version of the file at path.
+// StoredVersion returns the schema version of the file at path.
 func StoredVersion(path string) (int, error) { return storedVersion(path) }

@@ -17,8 +17,8 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// killed is a store as SIGKILL leaves it: 100 events with a checkpoint over 60
-// of them in the file, 40 more in the WAL, and a head file that knows of all.
+// killed returns a store in the state after SIGKILL: 100 events in the file with a checkpoint
+// over 60 of them, 40 more in the WAL, and a head file that covers all.
 func killed(t *testing.T) (path string, known note.Verifiers) {
 	t.Helper()
 	live := filepath.Join(t.TempDir(), "palyra.db")
@@ -40,14 +40,14 @@ func killed(t *testing.T) (path string, known note.Verifiers) {
 	return path, known
 }
 
-// TestLostWALIsNoticed: SQLite treats a truncated, damaged or missing WAL as one that ended there.
-// The head file detects this, and nothing is changed.
+// TestLostWALIsNoticed: SQLite treats a truncated, damaged or missing WAL as one that ends
+// there. The head file detects this, and nothing is changed.
 func TestLostWALIsNoticed(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		how func(wal []byte) []byte
-		// first is the first sequence number that is gone; 0 when it depends on
-		// where the WAL was hit, -1 when nothing is.
+		// first is the first lost sequence number, 0 if it depends on the damaged position, or -1 if
+		// no event is lost.
 		first int64
 	}{
 		"control":  {func(b []byte) []byte { return b }, -1},

@@ -21,14 +21,14 @@ func WriterPragma(db *DB, pragma string) error {
 	return sqlitex.ExecuteTransient(db.writer.conn, pragma, nil)
 }
 
-// Queued is how many units wait for a batch.
+// Queued returns the number of units that wait for a batch.
 func Queued(db *DB) int {
 	db.writer.mu.Lock()
 	defer db.writer.mu.Unlock()
 	return len(db.writer.queue)
 }
 
-// Exec changes stored rows behind the journal's back.
+// Exec changes stored rows without the journal.
 func Exec(db *DB, query string, args ...any) error {
 	db.writer.connMu.Lock()
 	defer db.writer.connMu.Unlock()
@@ -36,7 +36,7 @@ func Exec(db *DB, query string, args ...any) error {
 	return c.Query(query, nil, args...)
 }
 
-// OpenUnverified opens a store without looking at its journal.
+// OpenUnverified opens a store without verifying its journal.
 func OpenUnverified(path string) (*DB, error) {
 	conn, err := openWriter(path)
 	if err != nil {
@@ -52,8 +52,8 @@ func OpenUnverified(path string) (*DB, error) {
 	return db, nil
 }
 
-// PutBlob stores a blob within a unit, and returns its digest. KeepsResults has to have
-// succeeded: a unit may not wait for a key.
+// PutBlob stores a blob within a unit, and returns its digest. KeepsResults MUST have
+// succeeded, because a unit may not wait for a key.
 func PutBlob(db *DB, tx *Tx, data []byte) (digest string, err error) {
 	if !db.keys.IsOpen() {
 		return "", errors.New("no key is open")
@@ -65,19 +65,19 @@ func PutBlob(db *DB, tx *Tx, data []byte) (digest string, err error) {
 	return fmt.Sprintf("sha256:%x", blobs[0].digest), tx.putBlobs(blobs)
 }
 
-// RunsPlan returns the steps by which SQLite finds a page of runs.
+// RunsPlan returns SQLite's query plan for a page of runs.
 func RunsPlan(db *DB, f run.Filter) ([]string, error) {
 	query, args := runsQuery(f, run.PageSize(f.PageSize))
 	return db.plan(query, args)
 }
 
-// CallsPlan returns the steps by which SQLite finds a page of calls.
+// CallsPlan returns SQLite's query plan for a page of calls.
 func CallsPlan(db *DB, f call.Filter) ([]string, error) {
 	query, args := callsQuery(f)
 	return db.plan(query, args)
 }
 
-// Plan returns the steps of any query.
+// Plan returns SQLite's plan for any query.
 func Plan(db *DB, query string) ([]string, error) { return db.plan(query, nil) }
 
 func (db *DB) plan(query string, args []any) (steps []string, err error) {
@@ -88,7 +88,7 @@ func (db *DB) plan(query string, args []any) (steps []string, err error) {
 	return steps, err
 }
 
-// QueryPlan returns the steps by which SQLite finds the events of a filter.
+// QueryPlan returns SQLite's query plan for the events of a filter.
 func QueryPlan(db *DB, f journal.Filter) (steps []string, err error) {
 	db.writer.connMu.Lock()
 	defer db.writer.connMu.Unlock()
@@ -101,7 +101,7 @@ func QueryPlan(db *DB, f journal.Filter) (steps []string, err error) {
 	return steps, err
 }
 
-// PlacesPlan is how the places of a filter's events are found.
+// PlacesPlan returns SQLite's query plan for the places of a filter's events.
 func PlacesPlan(db *DB, f journal.Filter) (steps []string, err error) {
 	db.writer.connMu.Lock()
 	defer db.writer.connMu.Unlock()
@@ -118,16 +118,16 @@ func PlacesPlan(db *DB, f journal.Filter) (steps []string, err error) {
 	return steps, err
 }
 
-// DeviceActsPlan is how what a device did is found.
+// DeviceActsPlan returns SQLite's query plan for the acts of a device.
 func DeviceActsPlan(db *DB) ([]string, error) {
 	return db.plan(deviceActs, []any{"d", "d.", "d/", 1, 1})
 }
 
-// How secrets are read, with what the journal says of them last.
+// These queries read secrets with their latest journal events.
 const (
 	OneSecret   = oneSecret
 	ManySecrets = manySecrets
 )
 
-// SessionCallEvents is how the events of a session's calls are found.
+// SessionCallEvents is the query for the events of a session's calls.
 const SessionCallEvents = sessionCallEvents

@@ -17,7 +17,7 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// cpu is what this process has used of it.
+// cpu returns the processor time of this process.
 func cpu(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -26,8 +26,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkKeep records calls with results of several sizes: the CPU time of one is
-// measured also on a machine that has other things to do.
+// BenchmarkKeep records calls with results of several sizes, and measures the processor time
+// per call, which does not depend on other work on the machine.
 func BenchmarkKeep(b *testing.B) {
 	for _, size := range []int{64, 4 << 10, 256 << 10} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {

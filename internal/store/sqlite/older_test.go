@@ -18,7 +18,7 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// olderJournal is 300 events, one of them a checkpoint.
+// olderJournal returns 300 events, one of them a checkpoint.
 func olderJournal(t *testing.T) (events []journal.Event, opts sqlite.Options) {
 	t.Helper()
 	signer, known := sqlitetest.Key(t)
@@ -38,7 +38,7 @@ func olderJournal(t *testing.T) (events []journal.Event, opts sqlite.Options) {
 	return events, sqlite.Options{Verifiers: known, Origin: sqlitetest.Origin}
 }
 
-// olderRows are rows of a member with a device whose only key is in its own columns.
+// olderRows adds a member with a device whose only key is in the device's own columns.
 const olderRows = `INSERT INTO members (principal, owner, roles, disabled, created_at) VALUES ('user:ada', '', '["owner"]', 0, 1);
 INSERT INTO devices (id, principal, name, local, serial, key_sha256, created_at, not_after, revoked_by, revoke_reason, version)
  VALUES ('01JNA3Q0G0DEV1CE0000000009', 'user:ada', 'laptop', 0, '01', 'sha256:aa', 1700000000123000, 1800000000000000, '', '', 1);`
@@ -53,7 +53,8 @@ func files(t *testing.T, dir string) map[string][]byte {
 	return found
 }
 
-// assertRefused opens a store in every way: each is refused with the words, and no byte changes.
+// assertRefused opens a store in every way. Each must fail with the words, and no byte may
+// change.
 func assertRefused(t *testing.T, path string, opts sqlite.Options, words string) {
 	t.Helper()
 	before := files(t, filepath.Dir(path))
@@ -97,8 +98,8 @@ func TestOlderSchemaIsRefused(t *testing.T) {
 	}
 }
 
-// TestUnfinishedUpgradeIsRefused: a store with plain data that the earlier palyrad had yet to seal is
-// refused, whatever is left.
+// TestUnfinishedUpgradeIsRefused: a store with plain data that the earlier palyrad had not
+// sealed yet is refused, whichever data remains.
 func TestUnfinishedUpgradeIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, left := range map[string]string{
@@ -116,8 +117,8 @@ func TestUnfinishedUpgradeIsRefused(t *testing.T) {
 	}
 }
 
-// TestLastOlderSchema: a store of the last older schema has the tables of a new one after the start,
-// loses nothing, verifies and continues.
+// TestLastOlderSchema: after the start, a store of the last older schema has the tables of a
+// new one, has lost nothing, verifies, and accepts events.
 func TestLastOlderSchema(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
@@ -151,7 +152,7 @@ func TestLastOlderSchema(t *testing.T) {
 	}
 }
 
-// newSchema is the schema of a store that has just been created.
+// newSchema returns the schema of a new store.
 func newSchema(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "palyra.db")
@@ -159,7 +160,7 @@ func newSchema(t *testing.T) string {
 	return schema(t, path)
 }
 
-// schema is the text of a store's schema, sorted, with its version.
+// schema returns the sorted text of a store's schema, with its version.
 func schema(t *testing.T, path string) (text string) {
 	t.Helper()
 	conn := must.Get(zs.OpenConn(path, zs.OpenReadOnly))(t)
@@ -173,8 +174,8 @@ func schema(t *testing.T, path string) (text string) {
 	return text
 }
 
-// TestDamagedOlderStoreIsNotMigrated: a store that does not verify is not changed, not even by the
-// upgrade of its schema.
+// TestDamagedOlderStoreIsNotMigrated: a store that does not verify is not changed, not even by
+// a schema upgrade.
 func TestDamagedOlderStoreIsNotMigrated(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")

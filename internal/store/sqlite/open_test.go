@@ -129,7 +129,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// damaged is a store of 400 events with a checkpoint over 350 of them.
+// damaged returns a store of 400 events with a checkpoint over 350 of them.
 func damaged(t *testing.T) (path string, known note.Verifiers) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "palyra.db")
@@ -142,7 +142,7 @@ func damaged(t *testing.T) (path string, known note.Verifiers) {
 	return path, known
 }
 
-// edit changes rows of a store that is not open.
+// edit changes rows of a closed store.
 func edit(t *testing.T, path, query string) {
 	t.Helper()
 	db := must.Get(sqlite.OpenUnverified(path))(t)
@@ -155,7 +155,7 @@ func TestDamageOnDisk(t *testing.T) {
 	for _, c := range []struct {
 		name, query string
 		seq         int64
-		// atOpen: found on start already; older damage is found by Verify.
+		// atOpen means that Open already detects the damage; only Verify detects older damage.
 		atOpen bool
 	}{
 		{"untouched", "SELECT 1", 0, false},
@@ -212,8 +212,8 @@ func assertDamage(t *testing.T, what string, err error, seq int64) {
 	}
 }
 
-// TestCheckpointsNeedKeys: a store with checkpoints does not open without the
-// keys that they verify with, nor with others.
+// TestCheckpointsNeedKeys: a store with checkpoints does not open without their verification
+// keys, or with other keys.
 func TestCheckpointsNeedKeys(t *testing.T) {
 	t.Parallel()
 	path, _ := damaged(t)

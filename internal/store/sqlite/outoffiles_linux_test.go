@@ -13,9 +13,9 @@ import (
 	"palyra/internal/store/sqlite"
 )
 
-// TestStoreNamesTheLimitOfFiles: however few files may still be opened, the store opens
-// and reads, or what the operator is told to do next is about that limit. SQLite itself
-// says only that it is unable to open a file. The limit is that of a child.
+// TestStoreNamesTheLimitOfFiles: however few files may be opened, the store either opens and
+// reads, or its error's next step is about the file limit. SQLite itself only reports that it
+// cannot open a file. The limit applies to a child process.
 func TestStoreNamesTheLimitOfFiles(t *testing.T) {
 	t.Parallel()
 	if !reasontest.FewFiles(t) {
@@ -39,7 +39,7 @@ func TestStoreNamesTheLimitOfFiles(t *testing.T) {
 		}
 		return err
 	})
-	// A file that is missing is not taken for the limit.
+	// The error about a missing file does not name the limit.
 	if _, err := sqlite.OpenReadOnly(t.Context(), filepath.Join(t.TempDir(), "none")); err == nil || strings.Contains(next(err), "LimitNOFILE") {
 		t.Errorf("of a missing file: %v, next: %q", err, next(err))
 	}
@@ -48,8 +48,7 @@ func TestStoreNamesTheLimitOfFiles(t *testing.T) {
 	}
 }
 
-// TestReadNamesTheLimitOfFiles: a store that is open opens further files when several
-// read at once.
+// TestReadNamesTheLimitOfFiles: an open store opens further files for concurrent reads.
 func TestReadNamesTheLimitOfFiles(t *testing.T) {
 	t.Parallel()
 	if !reasontest.FewFiles(t) {
@@ -76,7 +75,7 @@ func sweepFiles(t *testing.T, name string, do func() error) {
 	})
 }
 
-// next is what an operator is told to do about an error.
+// next returns the next step of an error.
 func next(err error) string {
 	var known *reason.Error
 	if !errors.As(err, &known) {

@@ -15,8 +15,8 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// placedFilters cross the ends of tiles, which are at 256 and 512, and the end of the
-// last complete one.
+// placedFilters returns filters whose results cross the ends of tiles, at 256 and 512, and the
+// end of the last complete tile.
 func placedFilters(all []journal.Event) []journal.Filter {
 	chosen := []journal.Filter{
 		{Code: "PAL-A"}, {Code: "PAL-D"}, {Code: "PAL-D1"}, {Code: "PAL-A100"}, {Code: "PAL"}, {Code: "PAL-Z"},
@@ -78,8 +78,8 @@ func TestIndexIsUsed(t *testing.T) {
 			t.Errorf("%+v: %q", f, plan)
 		}
 	}
-	// Control: without the places of a tile its events are not found, so they are what
-	// finds them. Those behind the last tile are read.
+	// Control: without its places, the events of a tile are not found, so the places are used. The
+	// events after the last tile are read directly.
 	must.Do(t, sqlite.Exec(db, "DELETE FROM event_places WHERE n = 0"))
 	got := must.Get(db.Events(t.Context(), journal.Filter{Actor: "user:alice"}))(t)
 	if len(got) == 0 || got[0].Seq <= journal.TileWidth || got[len(got)-1].Seq <= 2*journal.TileWidth {
@@ -137,9 +137,9 @@ func TestVerifyChecksTheIndex(t *testing.T) {
 	}
 }
 
-// TestIndexOfOlderStores: the store of an older release is read without the index, and gets it with
-// the migration.
-// TestIndexAfterARollback: what a unit that was rolled back left in memory is not noted.
+// TestIndexOfOlderStores: the store of an older release is read without the index, and gets it
+// with the migration. TestIndexAfterARollback: the in-memory state of a unit that was rolled
+// back is not stored.
 func TestIndexAfterARollback(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
@@ -151,7 +151,7 @@ func TestIndexAfterARollback(t *testing.T) {
 	for n := range 250 {
 		mustAppend(t, db, other(n, "user:ada"))
 	}
-	// Ten events of a unit are in the way of the end of the tile, and go again.
+	// Ten events of a failed unit temporarily extend past the end of the tile.
 	lost := errors.New("lost")
 	var gone []event.Draft
 	for n := range 10 {

@@ -39,7 +39,7 @@ func TestPolicySnapshots(t *testing.T) {
 	}
 }
 
-// An activation lasts over a restart.
+// An activation survives a restart.
 func TestActivatedPolicy(t *testing.T) {
 	t.Parallel()
 	path := t.TempDir() + "/palyra.db"

@@ -16,14 +16,14 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// filterStore has 200 events.
+// filterStore returns a store with 200 events.
 func filterStore(t *testing.T) (*sqlite.DB, []journal.Event) {
 	t.Helper()
 	return filterStoreOf(t, 200)
 }
 
-// filterStoreOf has so many events, one second apart: two sessions with three runs
-// each, every tenth event without a run.
+// filterStoreOf returns a store with the given number of events, one second apart: two sessions
+// with three runs each, every tenth event without a run.
 func filterStoreOf(t *testing.T, events int) (*sqlite.DB, []journal.Event) {
 	t.Helper()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -80,7 +80,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// expect filters in memory.
+// expect applies a filter in memory.
 func expect(all []journal.Event, f journal.Filter) (want []journal.Event) {
 	limit := f.Limit
 	if limit == 0 {
@@ -106,8 +106,8 @@ func matches(e journal.Event, f journal.Filter) bool {
 		(f.Since.IsZero() || !e.At.Before(f.Since)) && (f.Until.IsZero() || e.At.Before(f.Until))
 }
 
-// A call of no run is its own: its events are found by the run all the same, beside those
-// of runs that have the id as a subject, or as the run of another subject.
+// A call without a run is its own run. Its events are found by that run, together with the
+// events of runs that have the id as a subject, or as the run of another subject.
 func TestFiltersOfCallsWithoutRun(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
@@ -142,7 +142,7 @@ func TestFiltersOfCallsWithoutRun(t *testing.T) {
 	}
 }
 
-// TestFiltersUseIndexes: no look-up by id reads the whole journal.
+// TestFiltersUseIndexes: no lookup by id reads the whole journal.
 func TestFiltersUseIndexes(t *testing.T) {
 	t.Parallel()
 	db, _ := filterStore(t)
@@ -157,25 +157,25 @@ func TestFiltersUseIndexes(t *testing.T) {
 			}
 		}
 	}
-	// A page of a run is read from the ends of two indexes, and nothing is sorted.
+	// A page of a run is read from two indexes, without sorting.
 	for _, f := range []journal.Filter{{Run: "r1"}, {Run: "r1", Newest: true, Limit: 1}, {Run: "r1", After: 50}} {
 		plan := strings.Join(must.Get(sqlite.QueryPlan(db, f))(t), "; ")
 		if !strings.Contains(plan, "INDEX events_run (run=?") || !strings.Contains(plan, "INDEX events_subject (subject=?") || strings.Contains(plan, "TEMP B-TREE") {
 			t.Errorf("%+v: %s", f, plan)
 		}
 	}
-	// What gatewaychange reads at each start: by the codes, and not all events since then.
+	// The queries of gatewaychange at each start use the codes, and do not read all later events.
 	for _, code := range []event.Code{event.GatewayChange, event.PolicyReset, event.Thawed} {
 		f := journal.Filter{Code: string(code), Since: time.Date(2026, 1, 1, 0, 1, 0, 0, time.UTC), Newest: true, Limit: 20}
 		if plan := must.Get(sqlite.QueryPlan(db, f))(t); len(plan) != 1 || plan[0] != "SEARCH events USING INDEX events_gateway (code=? AND seq>?)" {
 			t.Errorf("%s: %q", code, plan)
 		}
 	}
-	// And whether the gateway goes on from a backup.
+	// The query for a restore also uses the index.
 	if plan := must.Get(sqlite.QueryPlan(db, journal.Filter{Code: string(event.Restored), Newest: true, Limit: 1}))(t); len(plan) != 1 || plan[0] != "SCAN events USING INDEX events_restored" {
 		t.Errorf("restores: %q", plan)
 	}
-	// Negative control: a filter that has no index does read it all.
+	// Control: a filter without an index scans the table.
 	if plan, err := sqlite.QueryPlan(db, journal.Filter{Actor: "user:alice"}); err != nil || len(plan) != 1 || plan[0] != "SCAN events" {
 		t.Errorf("the control's plan is %q, %v", plan, err)
 	}

@@ -16,13 +16,12 @@ import (
 
 const mib = 1 << 20
 
-// fakeDisk is a disk of 100 MiB on which a reserve lies; what the store itself
-// writes is not counted.
+// fakeDisk is a disk of 100 MiB with a reserve; the store's own writes do not count.
 type fakeDisk struct {
 	t      *testing.T
 	path   string
 	others atomic.Int64
-	// told counts what operators were told.
+	// told counts the notices to operators.
 	told atomic.Int64
 }
 
@@ -39,7 +38,7 @@ func (d *fakeDisk) space(string) (free, total int64, err error) {
 	return max(free, 0), total, nil
 }
 
-// leave lets others take all of the disk but n bytes.
+// leave lets other programs use up all but n bytes of the disk.
 func (d *fakeDisk) leave(n int64) {
 	d.others.Store(0)
 	free, _, _ := d.space("")
@@ -63,8 +62,8 @@ func put(t *testing.T, db *DB, p access.Precedence) error {
 	return err
 }
 
-// until writes until it is refused, at most 100 times, with the disk as full
-// before each write as others left it before the first.
+// until writes until a write is refused, at most 100 times. Before each write, the disk is
+// filled again.
 func until(t *testing.T, db *DB, d *fakeDisk, p access.Precedence) (n int) {
 	t.Helper()
 	for n < 100 {
@@ -80,7 +79,7 @@ func until(t *testing.T, db *DB, d *fakeDisk, p access.Precedence) (n int) {
 	return n
 }
 
-// TestWhoMayWriteOnAFullDisk: each precedence can write as far as it is allowed to.
+// TestWhoMayWriteOnAFullDisk: each precedence can write down to its own limit.
 func TestWhoMayWriteOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -101,7 +100,8 @@ func TestWhoMayWriteOnAFullDisk(t *testing.T) {
 	}
 }
 
-// TestOperatorsCallsLeaveHalfOfTheReserve for votes and freezes.
+// TestOperatorsCallsLeaveHalfOfTheReserve: calls of operators leave half of the reserve for
+// votes and freezes.
 func TestOperatorsCallsLeaveHalfOfTheReserve(t *testing.T) {
 	t.Parallel()
 	db, d := openOnDisk(t, 8*mib)
@@ -119,8 +119,7 @@ func TestOperatorsCallsLeaveHalfOfTheReserve(t *testing.T) {
 	}
 }
 
-// TestWithoutAReserveControl is the negative control: without a reserve, all callers are treated
-// alike.
+// TestWithoutAReserveControl is the control: without a reserve, all callers are treated alike.
 func TestWithoutAReserveControl(t *testing.T) {
 	t.Parallel()
 	db, d := openOnDisk(t, 0)
@@ -135,8 +134,8 @@ func TestWithoutAReserveControl(t *testing.T) {
 	}
 }
 
-// TestReserveIsFilledAgain once there is room, not before, and it outlives a
-// restart.
+// TestReserveIsFilledAgain: the reserve is refilled once there is space, not before, and
+// survives a restart.
 func TestReserveIsFilledAgain(t *testing.T) {
 	t.Parallel()
 	db, d := openOnDisk(t, 8*mib)
@@ -176,8 +175,8 @@ func TestReserveIsFilledAgain(t *testing.T) {
 	_ = r.close()
 }
 
-// TestLargeWritesAreRefusedBeforeTheyAreWritten: what would not leave the margin
-// is not begun, and what the WAL owes counts.
+// TestLargeWritesAreRefusedBeforeTheyAreWritten: a write that would not leave the margin is not
+// started, and the size of pending WAL pages counts.
 func TestLargeWritesAreRefusedBeforeTheyAreWritten(t *testing.T) {
 	t.Parallel()
 	db, d := openOnDisk(t, 8*mib)

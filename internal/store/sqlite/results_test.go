@@ -33,7 +33,7 @@ func keep(t *testing.T, db *sqlite.DB, data ...[]byte) {
 	must.Get(sqlite.NewCalls(db).Record(t.Context(), call.Entry{Blobs: data}))(t)
 }
 
-// marker is a text that is in no file by chance.
+// marker returns a text that no file contains by chance.
 func marker(n int) []byte { return fmt.Appendf(nil, "PLAIN-%032d-TEXT", n) }
 
 func exampleApproval(n int, state approval.State) approval.Record {
@@ -63,8 +63,8 @@ func plainIn(t *testing.T, path string) (n int) {
 	return n
 }
 
-// TestResultsAreSealedInTheFile searches the raw bytes of the files for stored texts, large and small,
-// also while they are only in the WAL. The control is a row that is not sealed, which is found.
+// TestResultsAreSealedInTheFile searches the raw bytes of the files for stored texts, large and
+// small, also while they are only in the WAL. Control: an unsealed row, which is found.
 func TestResultsAreSealedInTheFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
@@ -109,8 +109,8 @@ func assertWhole(t *testing.T, db *sqlite.DB, want approval.Record) {
 	}
 }
 
-// TestSwappedAndDamagedResults: a row that is not what was stored in its place is
-// refused for what it is, and the others can be read.
+// TestSwappedAndDamagedResults: a row that was moved or changed is refused with the reason, and
+// the others remain readable.
 func TestSwappedAndDamagedResults(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
@@ -144,14 +144,14 @@ func TestSwappedAndDamagedResults(t *testing.T) {
 			t.Errorf("approval %s: withheld %v, diff %q", rec.ID, rec.Withheld, rec.Prompt.Diff)
 		}
 	}
-	// Offline, without a key, the form is looked at.
+	// Offline, without a key, the form is verified.
 	must.Do(t, db.Close(t.Context()))
 	_, err = sqlite.Verify(t.Context(), path, sqlitetest.Origin, nil)
 	assertReason(t, err, reason.VerificationFailed)
 }
 
-// TestLockedResults: with the vault locked the store opens and verifies, takes no new
-// result, and reads what it can; once the vault is open, all of it is back.
+// TestLockedResults: with a locked vault, the store opens and verifies, refuses new results,
+// and reads the unsealed data. Once the vault is unlocked, all data is readable.
 func TestLockedResults(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
@@ -178,7 +178,7 @@ func TestLockedResults(t *testing.T) {
 	fresh := exampleApproval(2, approval.Pending)
 	assertReason(t, approvals.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&fresh) }), reason.VaultLocked)
 	about := exampleApproval(3, approval.Pending)
-	about.SubjectType = approval.SubjectGatewayChange // what operators need is no result
+	about.SubjectType = approval.SubjectGatewayChange // data that operators need is not a result
 	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&about) }))
 	assertWhole(t, db, about)
 
@@ -186,7 +186,7 @@ func TestLockedResults(t *testing.T) {
 	if len(page) != 2 || reason.Of(page[0].Withheld) != reason.VaultLocked || page[0].Prompt.Title != rec.Prompt.Title || page[0].Prompt.Diff != "" || !strings.Contains(page[0].Prompt.Notes[0], "VAULT_LOCKED") {
 		t.Errorf("a page while it is locked: %+v", page)
 	}
-	// A record expires also then; the rest of it stays as it is.
+	// A record can also expire while the vault is locked; its other fields are unchanged.
 	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error {
 		now := must.Get(tx.Record(rec.ID))(t)
 		now.State, now.Version, now.Request = approval.Expired, 2, nil
@@ -203,8 +203,8 @@ func TestLockedResults(t *testing.T) {
 	must.Do(t, approvals.Update(t.Context(), func(tx approval.Tx) error { return tx.InsertRecord(&fresh) }))
 }
 
-// TestRetention: bytes go and digests stay; what is stored once more is there again,
-// and approvals that are not closed keep what they need.
+// TestRetention: bytes are removed and digests remain. A text that is stored again is readable
+// again, and open approvals keep the data that they need.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
@@ -222,7 +222,7 @@ func TestRetention(t *testing.T) {
 	}))
 	now = now.Add(48 * time.Hour)
 	fresh := marker(3)
-	keep(t, db, fresh, again) // stored again: its time begins anew
+	keep(t, db, fresh, again) // stored again: its retention starts again
 
 	before := now.Add(-24 * time.Hour)
 	for must.Get(db.ExpireResults(t.Context(), before))(t) {
@@ -245,8 +245,8 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestBackgroundRetention runs the background work by its clock: locked at first, then on the rows
-// of an older palyrad, then on expired results.
+// TestBackgroundRetention runs the background work by its clock: with a locked vault, then on
+// the rows of an older palyrad, and then on expired results.
 func TestBackgroundRetention(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -273,7 +273,7 @@ func TestBackgroundRetention(t *testing.T) {
 	})
 }
 
-// TestRewrap replaces the vault's key under a results key, once.
+// TestRewrap replaces the vault key that wraps a results key, once.
 func TestRewrap(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
@@ -297,7 +297,7 @@ func TestRewrap(t *testing.T) {
 	must.Do(t, keys.ReplaceBoxes(t.Context(), []vault.Box{was}, []vault.Box{fresh}))
 	late := fresh
 	late.KEK = "late"
-	must.Do(t, keys.ReplaceBoxes(t.Context(), []vault.Box{was}, []vault.Box{late})) // what was replaced meanwhile stays
+	must.Do(t, keys.ReplaceBoxes(t.Context(), []vault.Box{was}, []vault.Box{late})) // a replaced box is not overwritten
 	if list := must.Get(keys.StaleBoxes(t.Context(), "new", vault.Box{}, 9))(t); len(list) != 0 {
 		t.Errorf("left: %+v", list)
 	}

@@ -21,8 +21,8 @@ func TestRuns(t *testing.T) {
 	})
 }
 
-// A page of any listing comes out of an index in its order: with a hundred
-// thousand runs, nothing is sorted and nothing is read to be passed over.
+// A page of any listing is read from an index in its order. With a hundred thousand runs, no
+// row is sorted or skipped.
 func TestListingRunsNeedsNoSort(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)

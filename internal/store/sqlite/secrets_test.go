@@ -30,12 +30,12 @@ func TestSecretStore(t *testing.T) {
 	})
 }
 
-// anybody may do anything.
+// anybody permits everything.
 type anybody struct{}
 
 func (anybody) Permit(vault.Borrower, access.Permission, vault.Ref) error { return nil }
 
-// TestManySecrets lists 10,000 in pages, takes them to another key, and finds them all.
+// TestManySecrets lists 10,000 secrets in pages, rekeys them, and finds all of them.
 func TestManySecrets(t *testing.T) {
 	t.Parallel()
 	const n, size = 10_000, 500
@@ -82,7 +82,7 @@ func TestManySecrets(t *testing.T) {
 	}
 }
 
-// What the journal says of a secret last is found by its index, and not among its uses.
+// The latest journal event of a secret is found by its index, without reading its uses.
 func TestLastEventsUseTheirIndex(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)

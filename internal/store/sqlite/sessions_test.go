@@ -24,7 +24,7 @@ import (
 
 var coderKey = session.Key{Principal: coder, Device: "d", Client: session.API}
 
-// member is a call of a session; each session of these tests has a letter.
+// member returns a call of a session; each session of these tests has a letter.
 func member(id string, call string, ofRun bool) *session.Member {
 	return &session.Member{
 		Session: id, Proposal: call, OfRun: ofRun,
@@ -32,7 +32,7 @@ func member(id string, call string, ofRun bool) *session.Member {
 	}
 }
 
-// newest is the newest session of a key with what its calls did.
+// newest returns the newest session of a key with the facts of its calls.
 func newest(t *testing.T, calls *sqlite.Calls, k session.Key) (session.Past, bool, error) {
 	t.Helper()
 	var facts callrecord.Facts
@@ -41,7 +41,7 @@ func newest(t *testing.T, calls *sqlite.Calls, k session.Key) (session.Past, boo
 	return past, found, err
 }
 
-// judged are the events of a call up to its decision.
+// judged returns the events of a call up to its decision.
 func judged(t *testing.T, id string, allowed bool, p callrecord.Proposed, facts tool.Facts, maySend int64) []event.Draft {
 	t.Helper()
 	evaluated := map[string]any{"request": map[string]any{"facts": facts}, "may_send": maySend}
@@ -64,8 +64,8 @@ func TestErasureRestoresNoBudget(t *testing.T) {
 	}
 }
 
-// Calls are found from their commit on, whether they are recent or were moved to where
-// the indexes are, by the page.
+// Calls are found from their commit on, whether they are recent or were already moved, by page,
+// to the indexed table.
 func TestRecentCallsAreSettled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "palyra.db")
@@ -76,7 +76,7 @@ func TestRecentCallsAreSettled(t *testing.T) {
 		id := fmt.Sprintf("p%04d", n)
 		entry := call.Entry{Member: member("A", id, n%2 == 0), Drafts: judged(t, id, true, callrecord.Proposed{Tool: "echo"}, tool.Facts{}, 0)}
 		record(t, calls, entry)
-		if n%10 == 0 { // a call that is said twice is one, and a unit that fails adds none
+		if n%10 == 0 { // a repeated call counts once, and a failed unit adds none
 			record(t, calls, call.Entry{Member: member("A", "p0001", false), Drafts: []event.Draft{callEvent(t, event.Violated, id, id, struct{}{})}})
 			failed := errors.New("refused")
 			_, err := db.Commit(t.Context(), sqlite.Unit{Check: func(*sqlite.Tx) error { return failed }})
@@ -84,7 +84,7 @@ func TestRecentCallsAreSettled(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if n == most+most/2 { // a start counts those that are there
+		if n == most+most/2 { // a start counts the existing ones
 			must.Do(t, db.Close(context.Background()))
 			db = sqlitetest.OpenAt(t, path, sqlite.Options{})
 			calls = sqlite.NewCalls(db)
@@ -103,8 +103,8 @@ func TestRecentCallsAreSettled(t *testing.T) {
 	}
 }
 
-// assertCallsFound looks for calls p0001 to that with number n, those with an even number
-// of runs.
+// assertCallsFound checks that the calls p0001 to pn are found; those with an even number
+// belong to runs.
 func assertCallsFound(t *testing.T, calls *sqlite.Calls, n int) {
 	t.Helper()
 	alice := access.User("alice")
@@ -140,7 +140,7 @@ func assertCallsFound(t *testing.T, calls *sqlite.Calls, n int) {
 	}
 }
 
-// What a session did is read by indexes, and the few recent calls.
+// The events of a session are read by indexes, with the few recent calls.
 func TestSessionEventsScanNothing(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)

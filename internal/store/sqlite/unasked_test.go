@@ -14,8 +14,8 @@ import (
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// TestUnaskedCallsAreBounded: of the calls that ran without approval, the store keeps those of the
-// last days, and only slightly more than it counts.
+// TestUnaskedCallsAreBounded: the store keeps the unapproved calls of the last days only, and
+// only slightly more of them than it counts.
 func TestUnaskedCallsAreBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

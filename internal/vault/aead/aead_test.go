@@ -9,8 +9,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestOpen: what was sealed opens under its key, for what it is about, and not when
-// any of its bytes was changed.
+// TestOpen: sealed data opens with its key and its associated data, and does not open if any
+// byte was changed.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	key, other, plain, about := bytes.Repeat([]byte{1}, KeySize), bytes.Repeat([]byte{2}, KeySize), []byte("a secret"), []byte("of a test")
@@ -55,7 +55,7 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestForm opens a box that was made before, by whatever made it: stores hold such.
+// TestForm opens a box of an earlier version, because stores contain such boxes.
 func TestForm(t *testing.T) {
 	t.Parallel()
 	key, box := bytes.Repeat([]byte{7}, KeySize), must.Get(hex.DecodeString("4064f699626bb2313ba25723f92226e7ba79f5590cce95ca6da03af4e9ce2c38c041558d62f7d9c0c528e3cd4aa79c199e6055cfad"))(t)

@@ -83,7 +83,7 @@ func TestSealedDataIsBoundToItsLocation(t *testing.T) {
 	_, err = keys.Open(t.Context(), at, "01JZZZZZZZZZZZZZZZZZZZZZZZ", bytes.Clone(box))
 	reasontest.Want(t, "no such key", err, reason.VerificationFailed)
 
-	// After a restart the same key opens it, and seals.
+	// After a restart, the same key opens the box, and seals.
 	again := atrest.New(&ring, store, time.Now)
 	if got := must.Get(again.Open(t.Context(), at, key, bytes.Clone(box)))(t); !bytes.Equal(got, plain) {
 		t.Errorf("got %q", got)
@@ -93,7 +93,7 @@ func TestSealedDataIsBoundToItsLocation(t *testing.T) {
 		t.Errorf("key %s, want %s; %d keys, %v", key2, key, len(store.keys), err)
 	}
 
-	// A key that another was put in the place of does not open.
+	// A key that replaces another does not open.
 	store.keys[0].ID = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 	reasontest.Want(t, "a swapped key", atrest.New(&ring, store, time.Now).Ready(t.Context()), reason.SecretUnreadable)
 
@@ -106,7 +106,7 @@ func TestSealedDataIsBoundToItsLocation(t *testing.T) {
 	}
 }
 
-// A locked vault is asked at most once a second, and is found open again.
+// A locked vault is queried at most once a second, and is used again once it is unlocked.
 func TestLockedThenUnlocked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

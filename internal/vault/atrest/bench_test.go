@@ -11,7 +11,7 @@ import (
 	"palyra/internal/vault/atrest/atresttest"
 )
 
-// BenchmarkSeal is what a stored value costs beside its digest.
+// BenchmarkSeal measures the cost of a stored value in addition to its digest.
 func BenchmarkSeal(b *testing.B) {
 	keys := atrest.New(&atresttest.Ring{}, &shelf{}, time.Now)
 	must.Do(b, keys.Ready(b.Context()))

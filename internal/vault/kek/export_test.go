@@ -1,6 +1,6 @@
 package kek
 
-// What tests of another package see.
+// These identifiers are exported for tests of another package.
 var (
 	NewFile      = newFile
 	NewProtected = newProtected
@@ -12,13 +12,13 @@ func Protection(protect, unprotect func(text, about []byte) ([]byte, error)) pro
 	return protection{protect, unprotect}
 }
 
-// Reached has a test told of each step of a change.
+// Reached sets a function that is called at each step of a change.
 func (o Options) Reached(reached func(step string)) Options {
 	o.reached = reached
 	return o
 }
 
-// Times of the ring.
+// These are timeouts of the ring.
 const (
 	HoldTime  = holdTime
 	RetryTime = retryTime

@@ -17,12 +17,12 @@ import (
 	"palyra/internal/vault/kek/kektest"
 )
 
-// phrase is a passphrase of a configuration.
+// phrase returns a passphrase function, as of a configuration.
 func phrase(text string) func() ([]byte, error) {
 	return func() ([]byte, error) { return []byte(text), nil }
 }
 
-// xor is a protection that a test can look through.
+// xor is a reversible protection without secrets.
 func xor(text, about []byte) ([]byte, error) {
 	if len(text) == 0 {
 		return nil, errors.New("there is nothing")
@@ -55,13 +55,13 @@ func TestBackends(t *testing.T) {
 	})
 }
 
-// inFile are the keys of a gateway in a file of a directory.
+// inFile returns options for a gateway's keys in a file of a directory.
 func inFile(dir string, passphrase func() ([]byte, error)) kek.Options {
 	return kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.InFile, Passphrase: passphrase}
 }
 
-// The key of a passphrase is nowhere in the state directory, and opens by nothing else.
-// A passphrase that is given opens it until palyrad stops.
+// A passphrase-protected key is nowhere else in the state directory, and opens only with the
+// passphrase. A passphrase passed to Unlock is valid until palyrad stops.
 func TestPassphrase(t *testing.T) {
 	t.Parallel()
 	dir, ctx := t.TempDir(), t.Context()
@@ -97,7 +97,7 @@ func TestPassphrase(t *testing.T) {
 		if name != "none" {
 			continue
 		}
-		// What is written meanwhile is under the same passphrase.
+		// A key that is written meanwhile is under the same passphrase.
 		must.Get(r.Rotate(ctx))(t)
 		must.Do(t, back(must.Get(kek.Open(inFile(dir, phrase("correct horse"))))(t)))
 	}
@@ -107,15 +107,14 @@ func TestPassphrase(t *testing.T) {
 	_, back = wrapped(t, r, "one")
 	is(t, "a file without one", r.Unlock(ctx, []byte("correct horse")), reason.InvalidInput, "has no passphrase")
 	must.Do(t, back(r))
-	// A passphrase that is configured later changes no file by itself.
+	// A passphrase that is configured later changes no existing file.
 	must.Do(t, back(must.Get(kek.Open(inFile(open, phrase("correct horse"))))(t)))
 	memory, _ := kektest.New(t)
 	must.Get(memory.Current(ctx))(t)
 	is(t, "a backend without", memory.Unlock(ctx, []byte("correct horse")), reason.InvalidInput, "memory")
 }
 
-// A passphrase file that says something else meanwhile does not become the passphrase by
-// the next write.
+// A changed passphrase file does not change the passphrase of the keys at the next write.
 func TestPassphraseChangesByNoWrite(t *testing.T) {
 	t.Parallel()
 	dir, ctx := t.TempDir(), t.Context()
@@ -128,8 +127,8 @@ func TestPassphraseChangesByNoWrite(t *testing.T) {
 	must.Do(t, back(must.Get(kek.Open(inFile(dir, phrase("correct horse"))))(t)))
 }
 
-// What is damaged, too open, another's or not there is refused with what is wrong, and
-// stays as it is.
+// A damaged, foreign or missing file, or one with too open permissions, is refused with the
+// reason, and is not changed.
 func TestDamagedFiles(t *testing.T) {
 	t.Parallel()
 	write := func(name, text string) func(string) error {
@@ -222,7 +221,7 @@ func TestDamagedFiles(t *testing.T) {
 
 var errSkip = errors.New("not here")
 
-// all is what lies in a directory.
+// all returns the names and contents of the files in a directory.
 func all(t *testing.T, dir string) string {
 	t.Helper()
 	var text strings.Builder
@@ -235,7 +234,7 @@ func all(t *testing.T, dir string) string {
 	return text.String()
 }
 
-// A setting that is another than the pin is refused at the start, and nothing is moved.
+// A backend setting that differs from the pin is refused at the start, and no key is moved.
 func TestPinnedBackend(t *testing.T) {
 	t.Parallel()
 	dir, m := t.TempDir(), kektest.NewMemory()
@@ -252,8 +251,8 @@ func TestPinnedBackend(t *testing.T) {
 	}
 }
 
-// The best backend that works is taken, by what it does. One that only seems to work is
-// not, and one that is pinned and does not answer is not replaced.
+// The best working backend is selected, by its behavior. A backend that only seems to work is
+// not selected, and a pinned backend that does not answer is not replaced.
 func TestAuto(t *testing.T) {
 	t.Parallel()
 	broken := map[string]kek.Backend{
@@ -269,7 +268,7 @@ func TestAuto(t *testing.T) {
 		if s := r.Status(t.Context()); s.Backend != kek.InFile || s.Locked {
 			t.Errorf("%s: %+v", name, s)
 		}
-		// The control: set, and not chosen, it is not replaced either.
+		// Control: a configured backend is not replaced either.
 		dir = t.TempDir()
 		list[1] = kek.NewFile(dir, kektest.Gateway, nil)
 		r = must.Get(kek.Open(kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: "memory", Backends: list}))(t)

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/vault/kek/kektest"
 )
 
-// A box is what docs/format/vault.md says, bound to the id and to what it is about.
+// A box has the format of docs/format/vault.md, and is bound to the id and the associated text.
 func TestBoxFormat(t *testing.T) {
 	t.Parallel()
 	r, m := kektest.New(t)
@@ -36,11 +36,11 @@ func TestBoxFormat(t *testing.T) {
 	}
 }
 
-// otherProcess is the state directory that a child of a test works on.
+// otherProcess names the variable with the state directory of a test's child process.
 const otherProcess = "TEST_PALYRA_KEK_DIR"
 
-// Two processes one after the other have the same keys, and one that was open while
-// another rotated reads what that one wrapped.
+// Two consecutive processes have the same keys. A process that stays open while another rotates
+// can read keys that the other wrapped.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	if dir := os.Getenv(otherProcess); dir != "" {
@@ -63,7 +63,7 @@ func TestTwoProcesses(t *testing.T) {
 	}
 	id, box, _ := strings.Cut(string(must.Get(os.ReadFile(dir+"/box"))(t)), "\n")
 	c.pass(kek.RetryTime)
-	next := must.Get(r.Rotate(t.Context()))(t) // begins with what the other has left
+	next := must.Get(r.Rotate(t.Context()))(t) // starts with the keys that the other process left
 	if got, err := r.Unwrap(t.Context(), "about", id, []byte(box)); err != nil || string(got) != "of the other" {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -18,7 +18,7 @@ import (
 	"palyra/internal/vault/kek/kektest"
 )
 
-// is fails a test unless an error has a reason, and says something.
+// is fails the test unless an error has the reason and contains the texts.
 func is(t *testing.T, what string, err error, want reason.Code, says ...string) {
 	t.Helper()
 	if reason.Of(err) != want {
@@ -32,7 +32,7 @@ func is(t *testing.T, what string, err error, want reason.Code, says ...string) 
 	}
 }
 
-// wrapped wraps a key and returns the way back.
+// wrapped wraps a key and returns a function that unwraps and compares it.
 func wrapped(t *testing.T, r *kek.Ring, about string) (id string, back func(*kek.Ring) error) {
 	t.Helper()
 	key := []byte("the key of " + about)
@@ -47,7 +47,7 @@ func wrapped(t *testing.T, r *kek.Ring, about string) (id string, back func(*kek
 	}
 }
 
-// Only the same box, under the same name and id, comes back.
+// A box opens only under the same name and id.
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	r, _ := kektest.New(t)
@@ -103,8 +103,8 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// A gateway's keys outlast palyrad, older ones until they are dropped; dropped ones are
-// gone from their backend.
+// A gateway's keys survive restarts, older keys until they are dropped. Dropped keys are
+// deleted from their backend.
 func TestRotateAndDrop(t *testing.T) {
 	t.Parallel()
 	m, dir := kektest.NewMemory(), t.TempDir()
@@ -137,7 +137,7 @@ func TestRotateAndDrop(t *testing.T) {
 	}
 }
 
-// What cannot be deleted now counts no more all the same, and is deleted at a later
+// A dropped key that cannot be deleted now is not used any more, and is deleted at a later
 // start.
 func TestDropWhileLocked(t *testing.T) {
 	t.Parallel()
@@ -160,7 +160,7 @@ func TestDropWhileLocked(t *testing.T) {
 	}
 }
 
-// refusing is a backend that does not delete for a while.
+// refusing is a backend whose deletions fail for a while.
 type refusing struct {
 	*kektest.Memory
 	deletes bool
@@ -173,8 +173,8 @@ func (r *refusing) Delete(ctx context.Context, id string) error {
 	return r.Memory.Delete(ctx, id)
 }
 
-// A locked backend locks the vault within the time that keys are held; unlocked, it is
-// found at the next call, and it is not asked for each call of one second.
+// A locked backend locks the vault once the cached keys expire. After an unlock, the next call
+// succeeds. The backend is queried at most once a second.
 func TestLockedLater(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -183,7 +183,7 @@ func TestLockedLater(t *testing.T) {
 		r := must.Get(kek.Open(kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.Auto, Backends: []kek.Backend{m}}))(t)
 		_, back := wrapped(t, r, "one")
 		m.Lock()
-		must.Do(t, back(r)) // the control: within its time a key is held
+		must.Do(t, back(r)) // control: a key is cached for its time
 		time.Sleep(kek.HoldTime)
 		is(t, "locked", back(r), reason.VaultLocked, "is locked")
 		began := time.Now()
@@ -231,10 +231,10 @@ func TestCallerCancels(t *testing.T) {
 		t.Errorf("who asks and leaves: %v", err)
 	}
 	close(m.goOn)
-	must.Get(r.Current(t.Context()))(t) // at once: nothing was found out about the backend
+	must.Get(r.Current(t.Context()))(t) // at once: the cancelled call changed no state
 }
 
-// slow is a backend that answers when it is told to.
+// slow is a backend that answers when the test permits it.
 type slow struct {
 	*kektest.Memory
 	entered, goOn chan struct{}
@@ -253,8 +253,8 @@ func (s *slow) Put(ctx context.Context, id string, key []byte) error {
 	}
 }
 
-// A key that its backend does not have, or has another for, is said, and none is made in
-// its place.
+// A key that is missing in its backend, or differs there, is reported, and no other key
+// replaces it.
 func TestLostKey(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

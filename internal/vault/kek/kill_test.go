@@ -12,8 +12,8 @@ import (
 	"palyra/internal/vault/kek/kektest"
 )
 
-// killed runs do and ends it at the n-th step that it reaches; false means that it has
-// fewer.
+// killed runs do and ends it at the n-th step that it reaches; false means that it has fewer
+// steps.
 func killed(t *testing.T, n int, do func(reached func(string))) (step string, was bool) {
 	t.Helper()
 	type kill struct{}
@@ -34,7 +34,7 @@ func killed(t *testing.T, n int, do func(reached func(string))) (step string, wa
 	return step, false
 }
 
-// places are the backends in which a change is cut off.
+// places returns the backends in which a change is interrupted.
 func places(t *testing.T) map[string]func(dir string) []kek.Backend {
 	t.Helper()
 	m := kektest.NewMemory()
@@ -44,8 +44,8 @@ func places(t *testing.T) map[string]func(dir string) []kek.Backend {
 	}
 }
 
-// Ended at any step of the first start, the next one makes what is lacking or takes what
-// is there.
+// After a kill at any step of the first start, the next start creates the missing keys or uses
+// the existing ones.
 func TestFirstStartKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for name, backends := range places(t) {
@@ -71,8 +71,8 @@ func TestFirstStartKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// Ended at any step of a rotation or of dropping, what was wrapped can be read, something
-// can be wrapped, and once it was started again no key is left that does not count.
+// After a kill at any step of a rotation or a drop, wrapped keys can be opened and new keys
+// wrapped. After the next start, no unused key remains.
 func TestRotateAndDropKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for name, backends := range places(t) {

@@ -12,12 +12,12 @@ import (
 	"palyra/internal/vault/kek/kektest"
 )
 
-// house is a gateway with two places for its keys.
+// house is a gateway with two possible backends for its keys.
 type house struct {
 	t      *testing.T
 	dir    string
 	memory *kektest.Memory
-	// phrase is that of the configuration.
+	// phrase is the passphrase of the configuration.
 	phrase func() ([]byte, error)
 	book   *book
 }
@@ -34,7 +34,7 @@ func (h house) open(setting string) *kek.Ring {
 	return must.Get(kek.Open(h.options(setting)))(h.t)
 }
 
-// begin makes a gateway whose keys, one of them older, are in a backend.
+// begin returns a gateway whose keys, one of them older, are in a backend.
 func begin(t *testing.T, backend string, passphrase func() ([]byte, error)) (h house, backs []func(*kek.Ring) error) {
 	h = house{t, t.TempDir(), kektest.NewMemory(), passphrase, &book{}}
 	r := h.open(backend)
@@ -44,14 +44,13 @@ func begin(t *testing.T, backend string, passphrase func() ([]byte, error)) (h h
 	return h, []func(*kek.Ring) error{one, two}
 }
 
-// has reports where keys lie.
+// has reports which backends contain keys.
 func (h house) has() (inMemory, inFile bool) {
 	_, err := os.Stat(filepath.Join(h.dir, "vault.kek"))
 	return len(h.memory.IDs()) > 0, err == nil
 }
 
-// Moved, the keys are in the new place and nowhere else, the pin says so, and so does the
-// journal.
+// After a move, the keys are only in the new backend, which the pin and the journal name.
 func TestMove(t *testing.T) {
 	t.Parallel()
 	for from, to := range map[string]string{"memory": kek.InFile, kek.InFile: "memory"} {
@@ -73,7 +72,7 @@ func TestMove(t *testing.T) {
 	}
 }
 
-// What cannot be moved stays where it is.
+// A refused move leaves the keys in their backend.
 func TestMoveRefused(t *testing.T) {
 	t.Parallel()
 	h, backs := begin(t, "memory", nil)
@@ -111,7 +110,7 @@ func TestMoveRefused(t *testing.T) {
 	}
 }
 
-// A file is put under a passphrase, under another, and under none again.
+// A move sets, changes and removes the passphrase of the key file.
 func TestMoveToPassphrase(t *testing.T) {
 	t.Parallel()
 	h, backs := begin(t, kek.InFile, nil)
@@ -133,8 +132,8 @@ func TestMoveToPassphrase(t *testing.T) {
 	}
 }
 
-// Ended at every step, the keys can be read where the pin says. The next start leaves
-// them in one place, and the next move ends it.
+// After a kill at any step, the keys are readable in the pinned backend. The next start leaves
+// them in one backend, and the next move completes.
 func TestMoveKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for from, to := range map[string]string{"memory": kek.InFile, kek.InFile: "memory"} {
@@ -176,8 +175,8 @@ func TestMoveKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// phraseOnce is a passphrase in the first of the rounds alone, since one takes its time:
-// what a move has left under a passphrase that nobody gives any more goes, too.
+// phraseOnce returns a passphrase in one round only, because deriving a key takes time. The
+// keys that a move left under an unavailable passphrase are removed, too.
 func phraseOnce(n int) func() ([]byte, error) {
 	if n == 2 {
 		return phrase("correct horse")

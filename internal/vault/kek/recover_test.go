@@ -12,13 +12,13 @@ import (
 	"palyra/internal/vault/kek/kektest"
 )
 
-// TestRecover loses keys in every way and puts them back; what was wrapped opens again.
+// TestRecover loses keys in every way and recovers them; the wrapped keys open again.
 func TestRecover(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	for name, c := range map[string]struct {
 		lose func(t *testing.T, dir string, m *kektest.Memory)
-		// with takes keys out of the export.
+		// with removes keys from the export.
 		with func([]kek.Exported) []kek.Exported
 		want reason.Code
 	}{
@@ -87,7 +87,7 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// A vault that works gets a key that it dropped as an older one.
+// A working vault accepts a dropped key again, as an older one.
 func TestRecoverDropped(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/vault/keyring/keyringtest"
 )
 
-// at is the environment of a session whose bus is there.
+// at returns the environment of a session with a message bus.
 func at(address string) func(string) string {
 	return func(name string) string {
 		if name == "DBUS_SESSION_BUS_ADDRESS" {
@@ -25,15 +25,15 @@ func at(address string) func(string) string {
 	}
 }
 
-// clock is one that a test moves.
+// clock is a clock that a test advances.
 type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
 func (c *clock) pass(d time.Duration) { c.at = c.at.Add(d) }
 
-// TestGnomeKeyringBackend: what every backend does, with a real keyring; and two
-// gateways of one user do not meet each other's keys.
+// TestGnomeKeyringBackend runs the conformance suite with a real keyring. The keys of two
+// gateways of one user are separate.
 func TestGnomeKeyringBackend(t *testing.T) {
 	t.Parallel()
 	k := keyringtest.Start(t)
@@ -63,8 +63,8 @@ func TestGnomeKeyringBackend(t *testing.T) {
 	}
 }
 
-// A keyring that is locked, unlocked later, killed in the middle and begun again: the
-// vault is locked while it cannot be asked, and goes on by itself when it can.
+// A keyring is locked, unlocked later, killed and restarted. The vault is locked while the
+// keyring is unavailable, and recovers by itself.
 func TestGnomeKeyringLockedAndKilled(t *testing.T) {
 	t.Parallel()
 	k, c, dir := keyringtest.Start(t), &clock{time.Now()}, t.TempDir()
@@ -79,12 +79,12 @@ func TestGnomeKeyringLockedAndKilled(t *testing.T) {
 		"killed": {k.End, func() { k.Begin(t) }, "connecting to the Secret Service"},
 	} {
 		away.begin()
-		must.Do(t, back(r)) // the control: a key is held for its time
+		must.Do(t, back(r)) // control: a key is cached for its time
 		_, err := r.Rotate(t.Context())
 		is(t, name+": rotating", err, reason.VaultLocked)
 		c.pass(kek.HoldTime)
 		is(t, name, back(r), reason.VaultLocked, away.says)
-		fresh := must.Get(kek.Open(o))(t) // palyrad is started meanwhile
+		fresh := must.Get(kek.Open(o))(t) // palyrad starts meanwhile
 		is(t, name+": started meanwhile", back(fresh), reason.VaultLocked, away.says)
 		if s := fresh.Status(t.Context()); !s.Locked || s.Backend != kek.SecretService || s.Remedy == "" {
 			t.Errorf("%s: %+v", name, s)
@@ -107,12 +107,12 @@ func TestGnomeKeyringLockedAndKilled(t *testing.T) {
 	}
 }
 
-// Locked at the first start, a keyring that is set stays the place: the key is made once
-// it can be. Where the choice is free, a file is taken.
+// A configured keyring that is locked at the first start stays the backend: the key is created
+// once it is unlocked. Without a configured backend, a file is used.
 func TestGnomeKeyringLockedAtFirst(t *testing.T) {
 	t.Parallel()
 	k, c, dir := keyringtest.Start(t), &clock{time.Now()}, t.TempDir()
-	// The collection exists once something was in it.
+	// The collection exists only after an item was stored in it.
 	must.Do(t, kek.NewSession(kek.SecretService, "x", at(k.Address)).Put(t.Context(), "kek_1", make([]byte, 32)))
 	k.Lock(t)
 	r := must.Get(kek.Open(kek.Options{Dir: dir, Gateway: kektest.Gateway, Backend: kek.SecretService, Env: at(k.Address), Now: c.now}))(t)
@@ -133,7 +133,7 @@ func TestGnomeKeyringLockedAtFirst(t *testing.T) {
 	}
 }
 
-// A service without a session, and a bus without a keyring, get a file.
+// Without a session bus, or with a bus that has no keyring, a file is used.
 func TestNoKeyring(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]string{"no bus": "unix:path=" + filepath.Join(t.TempDir(), "none"), "no service": bustest.New(t)} {

@@ -13,7 +13,7 @@ import (
 	"palyra/internal/vault/kek/kektest"
 )
 
-// book is a journal that remembers, while it can be written.
+// book is a journal in memory that can refuse events.
 type book struct {
 	ids  []string
 	full bool
@@ -29,8 +29,8 @@ func (b *book) Pinned(_ context.Context, backend, id string) error {
 	return nil
 }
 
-// The journal knows of a key before anything is wrapped by it. Where it does and the pin
-// is gone, no new key is made; the control is a journal that knows of none.
+// A key is journaled before it wraps anything. If the journal has a key and the pin is missing,
+// no new key is created. Control: a journal without a key.
 func TestJournalRemembers(t *testing.T) {
 	t.Parallel()
 	dir, m, b := t.TempDir(), kektest.NewMemory(), &book{full: true}
@@ -55,7 +55,7 @@ func TestJournalRemembers(t *testing.T) {
 	is(t, "the control: nobody knows of it", back(must.Get(kek.Open(o))(t)), reason.VaultKeyMissing, "no key "+first)
 }
 
-// Looking changes nothing and says what a start would find.
+// Examine changes nothing, and returns the status that a start would find.
 func TestExamine(t *testing.T) {
 	t.Parallel()
 	dir, m := t.TempDir(), kektest.NewMemory()

@@ -21,7 +21,7 @@ func gnome(t *testing.T) Keyring {
 	return Keyring{address: keyringtest.New(t)}
 }
 
-// lock locks all that the keyring has.
+// lock locks all items of the keyring.
 func lock(t *testing.T, k Keyring) {
 	t.Helper()
 	must.Do(t, k.with(t.Context(), func(o open) error {
@@ -33,8 +33,8 @@ func lock(t *testing.T, k Keyring) {
 	}))
 }
 
-// TestGnomeKeyring: what is put into a real keyring comes out of it, is replaced and
-// taken away; and not while it is locked, which leaves it as it is.
+// TestGnomeKeyring: items of a real keyring can be stored, read, replaced and deleted. While it
+// is locked, these operations fail without a change.
 func TestGnomeKeyring(t *testing.T) {
 	t.Parallel()
 	k := gnome(t)
@@ -72,8 +72,8 @@ func TestDelete(t *testing.T) {
 	}
 }
 
-// A machine without a session has no keyring, and one whose bus has no Secret Service
-// neither; both are said at once.
+// A machine without a session bus, or with a bus without a Secret Service, has no keyring; both
+// errors are returned at once.
 func TestNoKeyring(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]string{"no bus": "unix:path=" + filepath.Join(t.TempDir(), "none"), "no service": bustest.New(t)} {

@@ -12,8 +12,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestSystemKeyring: values of any bytes come back, two gateways do not meet each
-// other's items, and what cannot be had says whether it is not there or cannot be asked.
+// TestSystemKeyring: values of any bytes are stored unchanged, and the items of two gateways
+// are separate. An error distinguishes a missing item from an unavailable keyring.
 func TestSystemKeyring(t *testing.T) {
 	t.Parallel()
 	keyring.MockInit()

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/vault/passphrase"
 )
 
-// What is sealed opens by its passphrase for what it is about, and in no other way.
+// A sealed text opens only with its passphrase and its associated data.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	phrase, about := []byte("correct horse"), []byte("about")

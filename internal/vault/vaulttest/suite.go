@@ -54,7 +54,8 @@ func testRecords(t *testing.T, s vault.Store, journaled func() int) {
 			t.Errorf("a put %s: %v", name, err)
 		}
 	}
-	// The box of a version without one is kept; a version that is not listed is dropped.
+	// A version that is listed without a box keeps its box; a version that is not listed is
+	// dropped.
 	for n := 2; n <= 3; n++ {
 		r.Seal, r.Newest, r.Placed = fmt.Appendf(nil, "seal-%d", n), n, false
 		r.Versions = []vault.Version{{Number: n - 1}, version(n)}
@@ -99,7 +100,7 @@ func testRecords(t *testing.T, s vault.Store, journaled func() int) {
 	}
 }
 
-// fill puts n secrets into two scopes, every second one with hosts.
+// fill stores n secrets in two scopes, every second one with hosts.
 func fill(t *testing.T, s vault.Store, n int) {
 	t.Helper()
 	for i := range n {

@@ -23,7 +23,8 @@ type Attack func(args []string) (detail string, err error)
 
 // Main makes the attack that the command line names, and exits.
 func Main(attacks map[string]Attack) {
-	// An attack may change the state of its thread for its next step.
+	// An attack may change the state of its thread for its next step, so it must stay on one
+	// thread.
 	runtime.LockOSThread()
 	os.Exit(run(attacks, os.Args[1:]))
 }

@@ -62,7 +62,7 @@ func fillFile(name string, n int) error {
 	return f.Close()
 }
 
-// pageCache loads a whole file into memory, and checks that it is there.
+// pageCache loads a whole file into memory and checks that the pages stay there.
 func pageCache(n int) error {
 	if err := fillFile("cached", n); err != nil {
 		return err

@@ -16,9 +16,10 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// request sends the head of an HTTP/2 request on a new stream (RFC 9113). The operand is fields
-// separated by spaces, as ":method=GET :authority=x". The fields of an honest client are added
-// unless they are given, or excluded as "!name". An underscore stands for a space.
+// request sends the head of an HTTP/2 request on a new stream (RFC 9113). The operand consists
+// of fields separated by spaces, such as ":method=GET :authority=x". Unless a field of an
+// honest client is given, or excluded as "!name", request adds it. An underscore stands for a
+// space.
 func (c *conversation) request(operand string) error {
 	if c.streams == 0 {
 		if err := c.send(http2.ClientPreface); err != nil {

@@ -20,7 +20,7 @@ import (
 // timeout was not denied, and fails.
 const patience = 2 * time.Minute
 
-// silence is how long a UDP response is awaited. A lost packet does not count as refused.
+// silence is the timeout for a UDP response. A single lost packet does not count as a refusal.
 const silence = 4 * time.Second
 
 // talks are conversations with hosts on the network. Every argument is one step: a word and its

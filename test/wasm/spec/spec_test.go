@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { wasmtest.Main(m) }
 
-// limits are those of skills, with all that a manifest may ask for.
+// limits returns the limits of skills, with all features that a manifest may request.
 func limits() module.Limits {
 	l := module.DefaultLimits()
 	l.SIMD, l.MultiValue = true, true
@@ -32,7 +32,7 @@ func moduleOf(text []byte) guest.Module {
 	return guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: module.ABI, Features: wire.Features{SIMD: true, MultiValue: true}}
 }
 
-// tally is what became of the modules and assertions of all scripts.
+// tally counts the results of the modules and assertions of all scripts.
 type tally struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -44,8 +44,8 @@ func (y *tally) add(what string, n int) {
 	y.n[what] += n
 }
 
-// wants compares what was counted with what the tests of this version have, so that none
-// is left out unseen.
+// wants compares the counts with the numbers of this version's tests, so that none is skipped
+// unnoticed.
 func (y *tally) wants(t *testing.T, want map[string]int) {
 	t.Helper()
 	t.Log(y.n)
@@ -54,7 +54,7 @@ func (y *tally) wants(t *testing.T, want map[string]int) {
 	}
 }
 
-// TestValid: each module of WebAssembly 2.0 runs, and each assertion is true of it.
+// TestValid: each module of WebAssembly 2.0 runs, and each of its assertions holds.
 func TestValid(t *testing.T) {
 	t.Parallel()
 	r, y := wasmtest.Runner(t), &tally{n: map[string]int{}}
@@ -125,7 +125,7 @@ func texts(values []value) string {
 	return strings.Join(list, ", ")
 }
 
-// ending is what palyrad says of a trap; some scripts name the element, too.
+// ending returns palyrad's message for a trap; some scripts also name the element.
 func ending(c command) string {
 	if c.Type == "assert_exhaustion" {
 		return "stack"
@@ -133,9 +133,9 @@ func ending(c command) string {
 	return strings.TrimRight(c.Text, " 0123456789")
 }
 
-// TestInvalid: what is malformed or invalid is refused, by its structure before an engine
-// sees it, or by the engine that compiles it. The engine gets one in ten of those whose
-// structure is right and all that are malformed: each takes a process.
+// TestInvalid: malformed and invalid modules are refused, either by the check of their
+// structure or by the engine's compiler. The engine receives all malformed modules and one in
+// ten of those with a valid structure, because each one takes a process.
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	r, y := wasmtest.Runner(t), &tally{n: map[string]int{}}
@@ -173,7 +173,8 @@ func (y *tally) refuse(t *testing.T, r *engine.Runner, s *script, c command, ski
 	y.add("by the engine", 1)
 }
 
-// ofAGuest reports whether a refusal is about what a guest has to be, beyond a module.
+// ofAGuest reports whether a refusal is about a requirement of guests that a plain module does
+// not have.
 func ofAGuest(err error) bool {
 	for _, text := range []string{"neither a command", "does not export its memory", "are there", "is not a function; a guest"} {
 		if strings.Contains(err.Error(), text) {

@@ -54,7 +54,7 @@ func TestRefuses(t *testing.T) {
 	if _, err := keyfile.ReadOwn(path); reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a readable key of one's own: %v", err)
 	}
-	// Writing mends the mode: the new file is a private one.
+	// Write corrects the mode: the new file is private.
 	must.Do(t, keyfile.Write(path, []byte("y")))
 	if _, err := keyfile.Read(path); err != nil {
 		t.Error(err)
@@ -69,7 +69,7 @@ func TestRefuses(t *testing.T) {
 	if _, err := keyfile.ReadOwn(name); reason.Of(err) != reason.ConfigInvalid {
 		t.Errorf("a link to a key: %v", err)
 	}
-	must.Get(keyfile.Read(name))(t) // the control
+	must.Get(keyfile.Read(name))(t) // control
 	link := filepath.Join(dir, "link")
 	must.Do(t, os.Symlink(dir, link))
 	if err := keyfile.CheckDir(link); reason.Of(err) != reason.ConfigInvalid {

@@ -8,7 +8,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// Killed at any step, Write leaves the old file or the new one, whole.
+// A kill at any step of Write leaves the complete old or new file.
 func TestWriteKilledAtEveryStep(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{"made": "old", "written": "old", "synced": "old", "renamed": "new"}

@@ -13,8 +13,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// newService knows the names of the rules, and has addresses from 198.18.0.1
-// and fd00::1 on.
+// newService returns a service for the names of the rules, with addresses from 198.18.0.1 and
+// fd00::1.
 func newService(t testing.TB, rules ...string) *Service {
 	t.Helper()
 	allow := must.Get(egress.ParseRules(rules))(t)
@@ -23,7 +23,7 @@ func newService(t testing.TB, rules ...string) *Service {
 	return s
 }
 
-// query is a question as a resolver asks it.
+// query returns a query as a resolver sends it.
 func query(t testing.TB, name string, kind dnsmessage.Type, change ...func(*dnsmessage.Message)) []byte {
 	t.Helper()
 	m := dnsmessage.Message{
@@ -36,7 +36,7 @@ func query(t testing.TB, name string, kind dnsmessage.Type, change ...func(*dnsm
 	return must.Get(m.Pack())(t)
 }
 
-// options adds EDNS of a version.
+// options adds an EDNS option of a version.
 func options(version uint32) func(*dnsmessage.Message) {
 	return func(m *dnsmessage.Message) {
 		var h dnsmessage.ResourceHeader
@@ -46,7 +46,7 @@ func options(version uint32) func(*dnsmessage.Message) {
 	}
 }
 
-// ask returns the reply, as code and answers.
+// ask returns the reply: its code and its answers.
 func ask(t testing.TB, s *Service, query []byte) string {
 	t.Helper()
 	packed := s.answer(query)
@@ -80,7 +80,7 @@ func ask(t testing.TB, s *Service, query []byte) string {
 	return text
 }
 
-// entries are those of the log, one word each.
+// entries returns the entries of the log, one word each.
 func entries(t testing.TB, s *Service) string {
 	t.Helper()
 	list, missed := s.log.List()
@@ -150,7 +150,7 @@ func TestAnswer(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s := newService(t, "example.org", "*.example.net", "192.0.2.1")
-			for range 2 { // the second time notes nothing more
+			for range 2 { // the second query adds no entry
 				if got := ask(t, s, test.query); got != test.want {
 					t.Errorf("got %q, want %q", got, test.want)
 				}
@@ -162,9 +162,8 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// FuzzAnswer: whatever is asked, the reply is well-formed, repeats the question
-// and is small; an address is only that of an allowed name, and leads back to
-// it.
+// FuzzAnswer: for any query, the reply is well-formed, repeats the question and is small. An
+// address is returned only for an allowed name, and maps back to it.
 func FuzzAnswer(f *testing.F) {
 	f.Add(query(f, "example.org.", dnsmessage.TypeA))
 	f.Add(query(f, "a.example.net.", dnsmessage.TypeAAAA, options(0)))

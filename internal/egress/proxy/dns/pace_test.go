@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// flood is a socket that always has one more question.
+// flood is a socket that always has another query.
 type flood struct {
 	net.PacketConn
 	query   []byte
@@ -38,20 +38,20 @@ func (f *flood) WriteTo(b []byte, _ net.Addr) (int, error) {
 	return len(b), nil
 }
 
-// Close may be called by several goroutines at once, as that of net.PacketConn.
+// Close may be called by several goroutines at once, like the Close method of net.PacketConn.
 func (f *flood) Close() error {
 	f.closing.Do(func() { close(f.closed) })
 	return nil
 }
 
-// about is true of what a program gets that asks all the time for three
-// seconds.
+// about reports whether the number of answers fits three seconds of constant queries.
 func about(answers int) bool {
 	const want = mostAtOnce + 3*perSecond
 	return answers >= want-perSecond/50 && answers <= want+1
 }
 
-// TestFloodOfPackets: who asks all the time is answered so many times a second.
+// TestFloodOfPackets: a program that queries constantly gets a limited number of answers a
+// second.
 func TestFloodOfPackets(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string][]byte{"questions": query(t, "example.org.", dnsmessage.TypeA), "refused": query(t, "evil.example.", dnsmessage.TypeA)} {
@@ -69,7 +69,7 @@ func TestFloodOfPackets(t *testing.T) {
 	}
 }
 
-// TestFloodOnStreams: and so it is on all connections together.
+// TestFloodOnStreams: the same limit applies to all connections together.
 func TestFloodOnStreams(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -107,15 +107,14 @@ func TestFloodOnStreams(t *testing.T) {
 	})
 }
 
-// TestOrdinaryPace: a resolver that asks for both families, and again when it
-// is impatient, waits for nothing.
+// TestOrdinaryPace: a resolver that queries both families, and retries, is not delayed.
 func TestOrdinaryPace(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var p pace
 		for range 60 {
 			start := time.Now()
-			for range 2 * 2 * 200 { // so many names a second
+			for range 2 * 2 * 200 { // names a second
 				if !p.wait(t.Context()) {
 					t.Fatal("the pace has ended")
 				}
@@ -125,7 +124,7 @@ func TestOrdinaryPace(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		// After a long time no more than so many are free.
+		// After a long pause, only mostAtOnce answers are free of delay.
 		time.Sleep(time.Hour)
 		start := time.Now()
 		for range mostAtOnce {
@@ -140,7 +139,7 @@ func TestOrdinaryPace(t *testing.T) {
 	})
 }
 
-// TestPaceEndsWithContext: who waits is let go.
+// TestPaceEndsWithContext: the end of the context ends a wait.
 func TestPaceEndsWithContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

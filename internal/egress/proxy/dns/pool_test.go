@@ -14,8 +14,8 @@ import (
 	"palyra/internal/egress"
 )
 
-// TestPool: a name keeps its addresses, no two names share one, and what is
-// too much is refused.
+// TestPool: a name keeps its addresses, no two names share one, and names beyond the limit are
+// refused.
 func TestPool(t *testing.T) {
 	t.Parallel()
 	s := newService(t, "*.example.org")
@@ -67,8 +67,8 @@ func TestReverseLookup(t *testing.T) {
 	}
 }
 
-// TestManyDeniedNames: names that carry data are each noted, and no more than
-// so many are remembered.
+// TestManyDeniedNames: each denied name is recorded, and the number of remembered names is
+// limited.
 func TestManyDeniedNames(t *testing.T) {
 	t.Parallel()
 	s := newService(t, "example.org")
@@ -83,8 +83,7 @@ func TestManyDeniedNames(t *testing.T) {
 	}
 }
 
-// TestPoolsDiffer: every service has a prefix of its own, and begins somewhere
-// else.
+// TestPoolsDiffer: every service has its own prefix and its own first address.
 func TestPoolsDiffer(t *testing.T) {
 	t.Parallel()
 	begins, prefixes := map[uint32]bool{}, map[netip.Prefix]bool{}
@@ -108,13 +107,13 @@ func TestPoolsDiffer(t *testing.T) {
 			}
 		}
 	}
-	// Two of 20 begin alike once in 700 times, three once in millions.
+	// Two of 20 start at the same address once in 700 runs, three once in millions.
 	if len(begins) < 18 || len(prefixes) != 20 {
 		t.Errorf("%d begins, %d prefixes of 20", len(begins), len(prefixes))
 	}
 }
 
-// TestPoolWrapsAround: the address after the last one of 198.18.0.0/15 is the first.
+// TestPoolWrapsAround: the first address follows the last one of 198.18.0.0/15.
 func TestPoolWrapsAround(t *testing.T) {
 	t.Parallel()
 	s := newService(t, "*.example.org")

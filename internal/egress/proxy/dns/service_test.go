@@ -20,7 +20,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// serve runs a service on loopback and returns a resolver that asks it.
+// serve runs a service on loopback and returns a resolver that queries it.
 func serve(t *testing.T, s *Service, network string) (*net.Resolver, string) {
 	t.Helper()
 	packets := must.Get(net.ListenPacket("udp", "127.0.0.1:0"))(t)
@@ -105,8 +105,7 @@ func TestOversized(t *testing.T) {
 	}
 }
 
-// TestStreamsThatAreNoQueries: a length that is too large ends the connection,
-// and so does what is no query.
+// TestStreamsThatAreNoQueries: an excessive length or an invalid query ends the connection.
 func TestStreamsThatAreNoQueries(t *testing.T) {
 	t.Parallel()
 	_, address := serve(t, newService(t, "example.org"), "tcp")
@@ -120,7 +119,7 @@ func TestStreamsThatAreNoQueries(t *testing.T) {
 	}
 }
 
-// TestSlowStream: a client that does not finish its question is let go.
+// TestSlowStream: a client that does not complete its query is disconnected.
 func TestSlowStream(t *testing.T) {
 	t.Parallel()
 	for cut := range 4 {
@@ -140,7 +139,7 @@ func TestSlowStream(t *testing.T) {
 	}
 }
 
-// TestStreamEndsWithContext: so does one that waits for a question.
+// TestStreamEndsWithContext: the end of the context ends a stream that waits for a query.
 func TestStreamEndsWithContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())

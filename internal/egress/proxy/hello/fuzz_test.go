@@ -13,7 +13,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// tape is a connection from which one side's words are played, or kept.
+// tape is a connection that replays one side's data, or records it.
 type tape struct {
 	net.Conn
 	in  io.Reader
@@ -26,7 +26,7 @@ func (c *tape) SetDeadline(time.Time) error      { return nil }
 func (c *tape) SetWriteDeadline(time.Time) error { return nil }
 func (c *tape) Close() error                     { return nil }
 
-// clientHello is what crypto/tls says first with a setting that it takes.
+// clientHello returns the ClientHello of crypto/tls for a valid configuration.
 func clientHello(t testing.TB, c *tls.Config) []byte {
 	t.Helper()
 	return must.Get(helloOf(c))(t)
@@ -42,7 +42,7 @@ func helloOf(c *tls.Config) ([]byte, error) {
 
 var errSeen = errors.New("seen")
 
-// serverSees is what crypto/tls takes out of a hello.
+// serverSees returns the contents of a hello as crypto/tls parses it.
 func serverSees(said []byte) (*tls.ClientHelloInfo, error) {
 	var seen *tls.ClientHelloInfo
 	err := tls.Server(&tape{in: bytes.NewReader(said)}, &tls.Config{GetConfigForClient: func(info *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -55,14 +55,14 @@ func serverSees(said []byte) (*tls.ClientHelloInfo, error) {
 	return nil, err
 }
 
-// agrees is true when a server takes the same out of a hello as we do.
+// agrees reports whether a server reads the same contents from a hello as this package.
 func (h Hello) agrees(seen *tls.ClientHelloInfo) bool {
 	return h.ServerName == seen.ServerName
 }
 
-// FuzzRead: whatever a client says, or puts into well-formed records, reading
-// it ends within the limit, what is accepted means to crypto/tls, if anything at
-// all, the same, and what crypto/tls takes for a hello is never no TLS.
+// FuzzRead: for any data from a client, also in well-formed records, reading ends within the
+// limit. crypto/tls reads the same contents from an accepted hello, if it accepts it. Data that
+// crypto/tls accepts as a hello is never reported as no TLS.
 func FuzzRead(f *testing.F) {
 	f.Add(hello(name("example.org")), uint16(Most))
 	f.Add(record(handshake(body(name("example.org"), name("other.example"))), 9), uint16(Most))
@@ -97,9 +97,9 @@ func checkRead(t *testing.T, said []byte, most int) {
 	}
 }
 
-// FuzzClient: every hello that crypto/tls makes is read, in records of
-// whatever size, and says what the server sees. With one byte changed it says
-// either nothing or what the server sees then.
+// FuzzClient: every hello of crypto/tls is read, in records of any size, with the contents that
+// the server sees. With one byte changed, it is refused or has the contents that the server
+// sees.
 func FuzzClient(f *testing.F) {
 	f.Add("example.org", "h2,http/1.1", uint16(tls.VersionTLS13), uint16(100), uint16(60), byte(1))
 	f.Add("a", "", uint16(tls.VersionTLS12), uint16(1), uint16(5), byte(0))
@@ -111,11 +111,11 @@ func FuzzClient(f *testing.F) {
 		}
 		said, err := helloOf(c)
 		if err != nil {
-			return // a setting that crypto/tls does not take
+			return // crypto/tls refuses this configuration
 		}
 		seen, err := serverSees(said)
 		if err != nil {
-			return // a name that no server takes
+			return // servers refuse this name
 		}
 		h, _, err := Read(bytes.NewReader(said), 1<<16)
 		if err != nil || !h.agrees(seen) {

@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// part is a number before the bytes that it counts.
+// part returns contents with a length prefix.
 func part(size int, content ...[]byte) []byte {
 	all := bytes.Join(content, nil)
 	var n [8]byte
@@ -31,7 +31,7 @@ func name(s string) []byte {
 	return extension(extensionServerName, part(2, []byte{0}, part(2, []byte(s))))
 }
 
-// body is that of a hello.
+// body returns the body of a hello.
 func body(extensions ...[]byte) []byte {
 	start := append([]byte{3, 3}, make([]byte, 32)...)
 	start = append(start, "\x00\x00\x02\x13\x01\x01\x00"...)
@@ -43,7 +43,7 @@ func body(extensions ...[]byte) []byte {
 
 func handshake(body []byte) []byte { return append([]byte{1}, part(3, body)...) }
 
-// record cuts a message into records of at most size bytes.
+// record splits a message into records of at most size bytes.
 func record(message []byte, size int) []byte {
 	var all []byte
 	for piece := range slices.Chunk(message, size) {
@@ -54,7 +54,7 @@ func record(message []byte, size int) []byte {
 
 func hello(extensions ...[]byte) []byte { return record(handshake(body(extensions...)), mostInRecord) }
 
-// odd gives the first record another major version.
+// odd changes the major version of the first record.
 func odd(major byte, said []byte) []byte {
 	said[1] = major
 	return said
@@ -149,8 +149,7 @@ func TestRead(t *testing.T) {
 
 func whole(r io.Reader) io.Reader { return r }
 
-// TestNothingBeyondIsRead: what follows a hello stays in the stream, and so
-// does what is beyond the limit.
+// TestNothingBeyondIsRead: bytes after a hello, and bytes beyond the limit, stay in the stream.
 func TestNothingBeyondIsRead(t *testing.T) {
 	t.Parallel()
 	first := record(handshake(body(name("example.org"))), 20)
@@ -180,7 +179,7 @@ func TestShortInputIsNotAwaited(t *testing.T) {
 	}
 }
 
-// TestClients reads what crypto/tls says with one setting and another.
+// TestClients reads the hello of crypto/tls for several configurations.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	for _, config := range []*tls.Config{
@@ -188,7 +187,7 @@ func TestClients(t *testing.T) {
 		{ServerName: "EXAMPLE.org", NextProtos: []string{"h2", "http/1.1"}},
 		{ServerName: "example.org", MaxVersion: tls.VersionTLS12},
 		{ServerName: "example.org", MinVersion: tls.VersionTLS13, CurvePreferences: []tls.CurveID{tls.X25519MLKEM768}},
-		{ServerName: "192.0.2.1"}, // no name is sent for an address
+		{ServerName: "192.0.2.1"}, // clients send no name for an address
 		{ServerName: strings.Repeat("a.", 126) + "a", NextProtos: []string{strings.Repeat("p", 255)}},
 	} {
 		sent := clientHello(t, config)

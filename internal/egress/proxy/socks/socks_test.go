@@ -17,7 +17,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// client is what one client says, and gets to hear.
+// client is the data that one client sends, and the expected replies.
 type client struct {
 	io.Reader
 	bytes.Buffer
@@ -33,7 +33,7 @@ func TestAccept(t *testing.T) {
 	for _, test := range []struct {
 		name, says, target string
 		code               reason.Code
-		// word is the answer to the request, -1 for none.
+		// word is the reply to the request, -1 for none.
 		word int
 	}{
 		{"name", hi + "\x05\x01\x00\x03\x0bExample.ORG\x01\xbb", "example.org:443", "", -1},
@@ -56,7 +56,8 @@ func TestAccept(t *testing.T) {
 		{"ends in the request", hi + "\x05\x01\x00\x03\x09exam", "", reason.Internal, -1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			// One byte at a time, and with more to come that is not ours.
+			// The data arrives one byte at a time, and is followed by data that is not part of the
+			// request.
 			rest := strings.NewReader(test.says + "rest")
 			if strings.HasPrefix(test.name, "ends") {
 				rest = strings.NewReader(test.says)
@@ -120,8 +121,8 @@ func TestReply(t *testing.T) {
 	}
 }
 
-// TestSlowClient: the deadline of the connection ends the handshake, wherever
-// in it the client stops.
+// TestSlowClient: the connection's deadline ends the handshake, at whatever point the client
+// stops.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
 	whole := hi + "\x05\x01\x00\x03\x0bexample.org\x01\xbb"
@@ -144,8 +145,8 @@ func TestSlowClient(t *testing.T) {
 	}
 }
 
-// FuzzAccept: whatever a client says, it is not read beyond its request, its
-// answers are whole, and what comes out is a canonical target.
+// FuzzAccept: for any data from a client, no byte after the request is read, the replies are
+// complete, and the result is a canonical target.
 func FuzzAccept(f *testing.F) {
 	for _, says := range []string{hi + "\x05\x01\x00\x03\x0bexample.org\x01\xbb", hi + "\x05\x01\x00\x01\xc0\x00\x02\x07\x00\x50", "\x04\x01", "\x05\xff"} {
 		f.Add([]byte(says))

@@ -6,8 +6,8 @@ import (
 	"palyra/internal/identity/login/resource"
 )
 
-// TestSameIssuer: URLs are the same issuer when RFC 3986, section 6.2.3 calls them equivalent,
-// and in no other way.
+// TestSameIssuer: two URLs are the same issuer only if they are equivalent under RFC 3986,
+// section 6.2.3.
 func TestSameIssuer(t *testing.T) {
 	t.Parallel()
 	for _, equal := range [][]string{

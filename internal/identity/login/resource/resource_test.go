@@ -27,7 +27,7 @@ import (
 
 const audience = "https://gateway.example:7443/mcp"
 
-// members are who there is.
+// members maps the existing members.
 type members map[access.Principal]access.Member
 
 func (m members) Active(p access.Principal) (access.Member, bool) {
@@ -101,7 +101,7 @@ func (w *world) pass(d time.Duration) {
 	w.ahead += d
 }
 
-// parts are a token as the issuer should make it.
+// parts returns the header and claims of a valid token.
 func (w *world) parts() (header, claims map[string]any) {
 	now, key := w.now(), w.provider.Key()
 	return map[string]any{"alg": key.Algorithm, "kid": key.ID, "typ": "at+jwt"}, map[string]any{
@@ -115,7 +115,7 @@ func (w *world) show(token string) (access.Caller, error) {
 	return w.service.Authenticate(context.Background(), token)
 }
 
-// with shows a token with other claims; nil takes one away.
+// with presents a token with changed claims; nil removes a claim.
 func (w *world) with(other map[string]any) (access.Caller, error) {
 	h, c := w.parts()
 	for name, value := range other {
@@ -155,7 +155,7 @@ func TestTokenOfAnIssuer(t *testing.T) {
 	}
 }
 
-// TestForgedTokens has each lie that a token can tell. After each, the control counts.
+// TestForgedTokens: a token with any false claim is refused. After each, the control succeeds.
 func TestForgedTokens(t *testing.T) {
 	t.Parallel()
 	rs := logintest.NewKey(t, "RS256")
@@ -231,7 +231,7 @@ func TestForgedTokens(t *testing.T) {
 	}
 }
 
-// TestTypes: which types count is the operator's to say.
+// TestTypes: the operator configures which token types are accepted.
 func TestTypes(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(i *resource.Issuer) { i.TypedTokens = false })
@@ -246,8 +246,8 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// TestIssuerMixUp: keys of one issuer sign nothing for another, and metadata of another
-// issuer leads nowhere.
+// TestIssuerMixUp: the keys of one issuer sign no tokens of another, and metadata of another
+// issuer is refused.
 func TestIssuerMixUp(t *testing.T) {
 	t.Parallel()
 	w, other := newWorld(t), logintest.Start(t, "")
@@ -273,7 +273,7 @@ func TestIssuerMixUp(t *testing.T) {
 	}
 }
 
-// TestMapping: who is not mapped is nobody, and groups act as agents.
+// TestMapping: an unmapped subject is refused, and groups act as agents.
 func TestMapping(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -311,7 +311,7 @@ func TestMapping(t *testing.T) {
 	}
 }
 
-// TestMembersWhoMayNotAct: a mapping gives nothing that the member has not.
+// TestMembersWhoMayNotAct: a mapping gives no rights that the member does not have.
 func TestMembersWhoMayNotAct(t *testing.T) {
 	t.Parallel()
 	alice := access.User("alice")
@@ -338,8 +338,8 @@ func TestMembersWhoMayNotAct(t *testing.T) {
 	}
 }
 
-// TestSettings: what would let others than the issuer sign, or a token decide, does not
-// start.
+// TestSettings: settings that would let others than the issuer sign, or let a token choose its
+// verification, are refused at the start.
 func TestSettings(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*resource.Issuer){
@@ -366,8 +366,8 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestRotatedKeys: a key that the issuer adds counts at once, one that it withdrew ends,
-// and whoever sends tokens of unknown keys does not have it asked at will.
+// TestRotatedKeys: a key that the issuer adds is accepted at once, and a withdrawn key is
+// refused. Tokens with unknown keys cannot make the gateway query the issuer at will.
 func TestRotatedKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -396,7 +396,7 @@ func TestRotatedKeys(t *testing.T) {
 	if more := w.provider.Asked("/keys") - asked; more > 0 {
 		t.Errorf("tokens of unknown keys had the issuer asked %d times at once", more)
 	}
-	// A key that is withdrawn without another ends when the keys are asked for anew.
+	// A key that is withdrawn without a replacement is refused after the keys are fetched again.
 	mine := w.provider.Key()
 	w.pass(time.Minute)
 	w.provider.Rotate(t, old)
@@ -409,9 +409,8 @@ func TestRotatedKeys(t *testing.T) {
 	}
 }
 
-// TestUnreachableKeys: an issuer that cannot be asked is left alone for longer and
-// longer; what is known counts for a while; and then every token is refused, with a
-// reason that says so.
+// TestUnreachableKeys: an unreachable issuer is queried at increasing intervals. Cached keys
+// are valid for a while; then every token is refused, with a reason that states this.
 func TestUnreachableKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -446,8 +445,8 @@ func TestUnreachableKeys(t *testing.T) {
 	}
 }
 
-// TestKeysGoThroughTheEgressRules: the issuer is reached at the hosts that are allowed
-// alone, and never at the gateway itself.
+// TestKeysGoThroughTheEgressRules: the issuer is reached only at allowed hosts, and never at
+// the gateway itself.
 func TestKeysGoThroughTheEgressRules(t *testing.T) {
 	t.Parallel()
 	at := must.Get(url.Parse(logintest.Start(t, "").Issuer()))(t)
@@ -480,7 +479,8 @@ func TestKeysGoThroughTheEgressRules(t *testing.T) {
 	}
 }
 
-// TestMetadata: RFC 8414 where there is no OpenID Connect, and keys without metadata.
+// TestMetadata: without metadata of an issuer, its tokens are refused. With a configured URL of
+// its keys, no metadata is needed.
 func TestMetadata(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -493,7 +493,7 @@ func TestMetadata(t *testing.T) {
 	w.checkToken("jwks_uri")
 }
 
-// TestKeySets: keys of other kinds are left out, and a set of none is none.
+// TestKeySets: keys of other types are ignored, and a set without a supported key is refused.
 func TestKeySets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -513,8 +513,8 @@ func TestKeySets(t *testing.T) {
 	}
 }
 
-// TestIssuerSpellings: an issuer written with a slash after the host matches the configured one, in
-// its metadata and in its tokens. The control is a path, which is another issuer.
+// TestIssuerSpellings: an issuer written with a slash after the host matches the configured
+// one, in its metadata and in its tokens. Control: an issuer with a path is another issuer.
 func TestIssuerSpellings(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// fieldPrime is the prime of P-256's field, a coordinate that is out of range.
+// fieldPrime is the prime of P-256's field, which is out of range for a coordinate.
 const fieldPrime = "ffffffff00000001000000000000000000000000ffffffffffffffffffffffff"
 
 // TestWrongPIN: the confirmations fail on both sides, and no side has a key.
@@ -21,7 +21,7 @@ func TestWrongPIN(t *testing.T) {
 	p := must.Get(NewProver(told, bound(t)))(t)
 	v := must.Get(NewVerifier(held, bound(t), p.Share()))(t)
 	shareV, confirmV := v.Answer()
-	// What a prover would send who does not care that confirmV does not fit.
+	// A careless prover would send its confirmation although confirmV is wrong.
 	careless := must.Get(p.agree(shareV))(t)
 
 	confirmP, key, err := p.Finish(shareV, confirmV)
@@ -71,7 +71,7 @@ func TestChangedMessages(t *testing.T) {
 	}
 }
 
-// bad are shares that no side may compute with.
+// bad returns shares that both sides must refuse.
 func bad(t *testing.T) map[string][]byte {
 	point := must.Get(NewProver(cheap(t, "other"), bound(t)))(t)
 	share := point.Share()
@@ -111,8 +111,8 @@ func bad(t *testing.T) map[string][]byte {
 
 func (s scalar) bytes() []byte { return s[:] }
 
-// TestBadShares: a fake peer sends what is not a point, not on the curve, or not
-// in its one form.
+// TestBadShares: a fake peer sends values that are not a point, not on the curve, or not in the
+// canonical encoding.
 func TestBadShares(t *testing.T) {
 	t.Parallel()
 	secret := cheap(t, "12345678")
@@ -130,10 +130,9 @@ func TestBadShares(t *testing.T) {
 	}
 }
 
-// TestInvalidCurvePointsAreRefused sends points of other curves, which have the
-// group law of P-256 (it does not use the constant b) and small orders: what an
-// attacker multiplies secrets with to learn them piece by piece. (x, 0) has order
-// two on the curve through it.
+// TestInvalidCurvePointsAreRefused sends points of other curves, which share P-256's group law
+// (it does not use the constant b) and have small orders. An attacker uses such points to learn
+// a secret scalar piece by piece. (x, 0) has order two on the curve through it.
 func TestInvalidCurvePointsAreRefused(t *testing.T) {
 	t.Parallel()
 	held := record(t, cheap(t, "12345678"))
@@ -146,8 +145,8 @@ func TestInvalidCurvePointsAreRefused(t *testing.T) {
 	}
 }
 
-// TestShareOfThePasswordAlone: a peer that knows the PIN leaves its scalar out,
-// so that Z is the identity whatever the other side drew.
+// TestShareOfThePasswordAlone: a peer that has the PIN omits its scalar, so that Z is the
+// identity for any scalar of the other side. The share is refused.
 func TestShareOfThePasswordAlone(t *testing.T) {
 	t.Parallel()
 	secret := cheap(t, "12345678")
@@ -161,9 +160,9 @@ func TestShareOfThePasswordAlone(t *testing.T) {
 	}
 }
 
-// TestFixedPoints: the points of the suite and the generator are points like
-// others. Who sends them knows no confirmation: what can be computed from them
-// without the PIN does not fit.
+// TestFixedPoints: the points of the suite and the generator are accepted like other points. A
+// peer that sends them cannot compute a confirmation: no value that it can compute without the
+// PIN matches.
 func TestFixedPoints(t *testing.T) {
 	t.Parallel()
 	secret := cheap(t, "12345678")
@@ -179,8 +178,8 @@ func TestFixedPoints(t *testing.T) {
 			e := must.Get(newExchange(bound(t), pair))(t)
 			e.shareP, e.shareV = sent.Bytes(), shareV
 			y := must.Get(nistec.NewP256Point().SetBytes(shareV))(t)
-			// Without w0 the attacker has shareV, the generator and what it sent to
-			// put in the place of Z and V, and zero, one or a PIN of its own for w0.
+			// Without w0, the attacker can use shareV, the generator and its own share in the place of Z
+			// and V, and zero, one or its own PIN's value as w0.
 			for _, z := range []*nistec.P256Point{y, onto(t, number(1)), sent} {
 				for _, w0 := range []scalar{{}, number(1), cheap(t, "0").w0} {
 					k := must.Get(e.keys(z, z, w0))(t)
@@ -200,7 +199,7 @@ func TestFixedPoints(t *testing.T) {
 	}
 }
 
-// hmacFits looks at what the verifier expects, without using it up.
+// hmacFits compares a confirmation with the expected one without consuming the exchange.
 func hmacFits(v *Verifier, confirmP []byte) bool { return bytes.Equal(v.expected, confirmP) }
 
 // TestReflection sends each side its own messages back.
@@ -214,15 +213,15 @@ func TestReflection(t *testing.T) {
 		t.Errorf("the prover takes its own share: %v", err)
 	}
 
-	// The verifier draws its share after it saw the other one; who could foresee
-	// it and send it first is refused, too.
+	// The verifier draws its share after it received the other one. A peer that could predict it
+	// and send it first is refused, too.
 	e := must.Get(newExchange(bound(t), pair))(t)
 	foreseen := must.Get(blind(number(7), held.w0, e.points.n))(t)
 	if v, err := newVerifier(held, e, foreseen, number(7)); !errors.Is(err, ErrReflected) || v != nil {
 		t.Errorf("the verifier takes its own share: %v", err)
 	}
 
-	// Its confirmation and its share, sent back.
+	// The prover sends back the verifier's confirmation and share.
 	v := must.Get(NewVerifier(held, bound(t), must.Get(NewProver(secret, bound(t)))(t).Share()))(t)
 	shareV, confirmV := v.Answer()
 	if key, err := v.Finish(confirmV); !errors.Is(err, ErrConfirmation) || key != nil {
@@ -235,7 +234,7 @@ func TestReflection(t *testing.T) {
 	}
 }
 
-// TestReplay plays a good exchange again, to a new side of each kind.
+// TestReplay repeats the messages of a successful exchange to new sides.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	secret := cheap(t, "12345678")
@@ -257,10 +256,9 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestRelay: a man in the middle hands every message on unchanged, between two
-// connections. Each end binds its exchange to its own connection and to whom it
-// sees there, and the confirmations do not fit. Without a difference they do:
-// that is the control.
+// TestRelay: a man in the middle forwards every message unchanged between two connections. Each
+// end binds its exchange to its own connection and peer, so the confirmations do not match.
+// Control: without a difference they match.
 func TestRelay(t *testing.T) {
 	t.Parallel()
 	secret := cheap(t, "12345678")
@@ -292,7 +290,7 @@ func TestRelay(t *testing.T) {
 	}
 }
 
-// TestIdentitiesAreBound: the same numbers for other names do not fit.
+// TestIdentitiesAreBound: the same numbers with other identities do not match.
 func TestIdentitiesAreBound(t *testing.T) {
 	t.Parallel()
 	secret := cheap(t, "12345678")
@@ -307,8 +305,8 @@ func TestIdentitiesAreBound(t *testing.T) {
 	}
 }
 
-// FuzzShare: a share is refused, or is exactly the form of its point; and no
-// share makes a side panic or hand out a key.
+// FuzzShare: a share is refused, or is the canonical encoding of its point. No share causes a
+// panic or makes a side return a key.
 func FuzzShare(f *testing.F) {
 	secret := cheap(f, "12345678")
 	held := record(f, secret)

@@ -11,8 +11,8 @@ import (
 	"palyra/internal/core/must"
 )
 
-// BenchmarkPairing is the processor time of both sides together, from the PIN to
-// the key: the goal of a whole pairing is 300 ms.
+// BenchmarkPairing measures the processor time of both sides together, from the PIN to the key.
+// The goal for a whole pairing is 300 ms.
 func BenchmarkPairing(b *testing.B) {
 	salt := must.Get(NewSalt())(b)
 	perProcessor(b, func() {
@@ -22,20 +22,20 @@ func BenchmarkPairing(b *testing.B) {
 	})
 }
 
-// BenchmarkDerive is what a guess costs who stole a record.
+// BenchmarkDerive measures the cost of one guess for an attacker with a stolen record.
 func BenchmarkDerive(b *testing.B) {
 	salt := must.Get(NewSalt())(b)
 	perProcessor(b, func() { must.Get(Derive([]byte("12345678"), salt, pair))(b) })
 }
 
-// BenchmarkExchange is both sides without the derivation.
+// BenchmarkExchange measures both sides without the derivation.
 func BenchmarkExchange(b *testing.B) {
 	secret := cheap(b, "12345678")
 	held := record(b, secret)
 	perProcessor(b, func() { exchanged(b, secret, held) })
 }
 
-// BenchmarkVerifier is what a stranger can make the gateway spend with one share.
+// BenchmarkVerifier measures the work that an unauthenticated client can cause with one share.
 func BenchmarkVerifier(b *testing.B) {
 	secret := cheap(b, "12345678")
 	held := record(b, secret)
@@ -51,8 +51,8 @@ func exchanged(b *testing.B, told *Secret, held *Record) {
 	must.Get(v.Finish(confirmP))(b)
 }
 
-// perProcessor reports the time that processors spent, which a busy machine does
-// not change much, beside the time that passed, which it does.
+// perProcessor reports the processor time in addition to the elapsed time, because other work
+// on the machine hardly affects it.
 func perProcessor(b *testing.B, do func()) {
 	before := spent(b)
 	for b.Loop() {
@@ -61,7 +61,7 @@ func perProcessor(b *testing.B, do func()) {
 	b.ReportMetric(float64(spent(b)-before)/float64(b.N)/float64(time.Millisecond), "cpu-ms/op")
 }
 
-// spent is the processor time of this process so far, the kernel's included.
+// spent returns the processor time of this process so far, including kernel time.
 func spent(b *testing.B) time.Duration {
 	var used unix.Rusage
 	must.Do(b, unix.Getrusage(unix.RUSAGE_SELF, &used))

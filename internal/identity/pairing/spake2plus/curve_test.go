@@ -2,8 +2,8 @@ package spake2plus
 
 import "math/big"
 
-// onCurve says by schoolbook arithmetic whether b is the uncompressed form of a
-// point of P-256: 4, x, y with x and y below p, and y^2 = x^3 - 3x + b.
+// onCurve reports, by schoolbook arithmetic, whether share is the uncompressed form of a point
+// of P-256: 4, x, y with x and y below p, and y^2 = x^3 - 3x + b.
 func onCurve(share []byte) bool {
 	if len(share) != 65 || share[0] != 4 {
 		return false

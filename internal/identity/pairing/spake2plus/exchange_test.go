@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestRoundTrip goes the whole way, with Argon2id.
+// TestRoundTrip runs the whole protocol, with Argon2id.
 func TestRoundTrip(t *testing.T) {
 	t.Parallel()
 	salt := must.Get(NewSalt())(t)
@@ -33,8 +33,8 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDeriveBinds changes each input of Derive in turn: another secret comes
-// out, so that a record for one place is of no use at another.
+// TestDeriveBinds: a change of any input of Derive changes the secret, so that a record for one
+// purpose is useless for another.
 func TestDeriveBinds(t *testing.T) {
 	t.Parallel()
 	salt := bytes.Repeat([]byte{7}, SaltSize)
@@ -107,7 +107,7 @@ func TestContextsAreUnambiguous(t *testing.T) {
 	}
 }
 
-// TestSingleUse: no side finishes twice, whether the first time went well or not.
+// TestSingleUse: no side finishes twice, whether or not the first attempt succeeded.
 func TestSingleUse(t *testing.T) {
 	t.Parallel()
 	secret := cheap(t, "12345678")
@@ -146,8 +146,7 @@ func TestSingleUse(t *testing.T) {
 	}
 }
 
-// TestSidesKeepTheirMessages: what a caller does to the bytes that it was given
-// does not reach into a side.
+// TestSidesKeepTheirMessages: changes of returned or passed byte slices do not affect a side.
 func TestSidesKeepTheirMessages(t *testing.T) {
 	t.Parallel()
 	secret := cheap(t, "12345678")

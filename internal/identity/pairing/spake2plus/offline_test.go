@@ -12,20 +12,20 @@ import (
 	"palyra/internal/core/must"
 )
 
-// The PIN that the gateway made, the one that the attacker tries, and how many
-// others it would like to test with what it got.
+// These are the gateway's PIN, the PIN that the attacker tries, and the number of further PINs
+// that it tests offline.
 const (
 	truePIN    = "pin 3"
 	wrongGuess = "pin 5"
 	candidates = 12
 )
 
-// trapdoor is a logarithm that nobody has of the real M and N. Tests that give
-// the attacker one show that they would notice an attack.
+// trapdoor is a logarithm that nobody has for the real M and N. Tests that give it to the
+// attacker show that they would detect an attack.
 var trapdoor = number(424242)
 
-// fits lists the candidates whose confirmation, computed by the attacker, is the
-// one that it was sent.
+// fits lists the candidate PINs for which the attacker computes the confirmation that it
+// received.
 func fits(t *testing.T, compute func(*Secret) []byte, sent []byte) []string {
 	t.Helper()
 	var out []string
@@ -38,11 +38,10 @@ func fits(t *testing.T, compute func(*Secret) []byte, sent []byte) []string {
 	return out
 }
 
-// fakeProver takes part in an exchange with a guess, keeps its scalar and all
-// messages, and tests every candidate with them afterwards. known is the
-// logarithm of M, or zero for an attacker who does not have it: then the scalar
-// that its share would have under another PIN than the guess is not known to it,
-// and the one that it drew is the best that it can put in.
+// fakeProver runs an exchange with a guess, stores its scalar and all messages, and then tests
+// every candidate with them. known is the logarithm of M, or zero for an attacker who does not
+// have it. Such an attacker cannot compute the scalar that its share would have under another
+// PIN, so it uses the scalar that it drew.
 func fakeProver(t *testing.T, points blinds, known scalar, guess string) []string {
 	t.Helper()
 	told := cheap(t, guess)
@@ -61,9 +60,9 @@ func fakeProver(t *testing.T, points blinds, known scalar, guess string) []strin
 	}, confirmV)
 }
 
-// TestFakeProverTestsOneGuess: whoever takes part as the prover learns whether
-// the one PIN that it put into its share is right. A wrong guess says nothing of
-// the others, although the right one is among the candidates.
+// TestFakeProverTestsOneGuess: an attacker in the role of the prover learns only whether the
+// one PIN in its share is right. A wrong guess reveals nothing about the others, although the
+// right one is among the candidates.
 func TestFakeProverTestsOneGuess(t *testing.T) {
 	t.Parallel()
 	points := must.Get(standard())(t)
@@ -73,17 +72,16 @@ func TestFakeProverTestsOneGuess(t *testing.T) {
 	if got := fakeProver(t, points, scalar{}, truePIN); !slices.Equal(got, []string{truePIN}) {
 		t.Errorf("after the right guess, the attacker finds %q; it should be that one", got)
 	}
-	// The control: an M whose logarithm somebody has. All PINs fall to one guess.
+	// Control: with a known logarithm of M, one guess reveals all PINs.
 	points.m = onto(t, trapdoor)
 	if got := fakeProver(t, points, trapdoor, wrongGuess); !slices.Equal(got, []string{truePIN}) {
 		t.Errorf("with a trapdoor in M the attacker finds %q; this test would notice nothing", got)
 	}
 }
 
-// fakeVerifier takes part as the gateway with a guess, and tests candidates with
-// the confirmation that it gets from the prover, if it gets one. A careless
-// prover sends its confirmation without looking at the verifier's. known is the
-// logarithm of N, or zero.
+// fakeVerifier acts as the gateway with a guess, and tests candidates with the prover's
+// confirmation, if it gets one. A careless prover sends its confirmation without checking the
+// verifier's. known is the logarithm of N, or zero.
 func fakeVerifier(t *testing.T, points blinds, known scalar, guess string, careless bool) (found []string, confirmed bool) {
 	t.Helper()
 	told := cheap(t, guess)
@@ -111,12 +109,11 @@ func fakeVerifier(t *testing.T, points blinds, known scalar, guess string, carel
 	return fits(t, func(c *Secret) []byte { return confirm(compute(c).confirmP, e.shareV) }, confirmP), true
 }
 
-// TestFakeVerifierTestsOneGuess: whoever takes part as the gateway gets shareP,
-// which is a point without a meaning under every PIN alike, and after a wrong
-// guess nothing else: there is no value to compare candidates with. That holds
-// even for somebody with the logarithm of N (RFC 9383, section 3.3), as long as
-// the prover looks at confirmV before it sends confirmP: the control has one
-// that does not.
+// TestFakeVerifierTestsOneGuess: an attacker in the role of the gateway receives shareP, which
+// is a random point under every PIN, and after a wrong guess nothing else. It has no value to
+// compare candidates with. That holds even with the logarithm of N (RFC 9383, section 3.3), as
+// long as the prover checks confirmV before it sends confirmP. Control: a prover that does not
+// check it.
 func TestFakeVerifierTestsOneGuess(t *testing.T) {
 	t.Parallel()
 	weak := must.Get(standard())(t)
@@ -141,12 +138,11 @@ func TestFakeVerifierTestsOneGuess(t *testing.T) {
 	}
 }
 
-// TestListenerTestsNothing records a failed exchange of two honest sides with
-// different PINs. Three values crossed. The listener has neither scalar; what it
-// can put in their place for a candidate (each share, with and without the
-// candidate's part, and the generator) never gives the confirmation that it saw,
-// neither for the prover's PIN nor for the gateway's. With one scalar leaked it
-// would: that is the control.
+// TestListenerTestsNothing records a failed exchange of two honest sides with different PINs.
+// Three values cross the wire. The listener has neither scalar. In their place it tries, for
+// each candidate, each share, with and without the candidate's part, and the generator. No
+// result is the recorded confirmation, for either side's PIN. Control: with one leaked scalar,
+// the search succeeds.
 func TestListenerTestsNothing(t *testing.T) {
 	t.Parallel()
 	told, made := cheap(t, wrongGuess), cheap(t, truePIN)

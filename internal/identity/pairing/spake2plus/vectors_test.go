@@ -12,7 +12,7 @@ import (
 	"palyra/internal/core/must"
 )
 
-// vector is one of RFC 9383, appendix C. All but the texts are hexadecimal.
+// vector is a test vector of RFC 9383, appendix C. All fields except the texts are hexadecimal.
 type vector struct {
 	name, context      string
 	w0, w1, l          string
@@ -25,9 +25,9 @@ type vector struct {
 	shared             string
 }
 
-// vectors are the one that RFC 9383 has for this suite, and the one that its
-// draft had for it (draft-bar-cfrg-spake2plus, where the key schedule was the
-// same already). Both are for the identities "client" and "server".
+// vectors are the RFC 9383 vector for this suite and the vector of its draft
+// (draft-bar-cfrg-spake2plus, which had the same key schedule). Both are for the identities
+// "client" and "server".
 var vectors = []vector{
 	{
 		name:     "RFC 9383",
@@ -78,8 +78,7 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// check runs both sides on the vector's scalars and compares every number on
-// the way.
+// check runs both sides with the vector's scalars and compares every intermediate value.
 func (want vector) check(t *testing.T) {
 	is := func(what, hexed string, got []byte) {
 		t.Helper()
@@ -140,7 +139,7 @@ func TestConstantsAreDerivedFromAHash(t *testing.T) {
 	}
 }
 
-// generated is the first point among the hashes of a seed.
+// generated returns the first point among the hashes of a seed.
 func generated(t *testing.T, seed string) *nistec.P256Point {
 	first := sha256.Sum256([]byte(seed))
 	for range 1000 {
@@ -156,8 +155,8 @@ func generated(t *testing.T, seed string) *nistec.P256Point {
 	return nil
 }
 
-// TestReduce compares the reduction with that of math/big, which is slower and
-// tells by its time what it reduced.
+// TestReduce compares the reduction with math/big, which is slower and whose running time
+// depends on its input.
 func TestReduce(t *testing.T) {
 	t.Parallel()
 	order, _ := new(big.Int).SetString(groupOrder, 16)

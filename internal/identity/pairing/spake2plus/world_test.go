@@ -16,8 +16,8 @@ import (
 // pair are the identities of most tests.
 var pair = Identities{Prover: "device", Verifier: "gateway"}
 
-// cheap makes a secret of a PIN as Derive does, without the price of Argon2id.
-// What the tests of the exchange show does not depend on it.
+// cheap derives a secret from a PIN as Derive does, without the cost of Argon2id, which does
+// not affect the tests of the exchange.
 func cheap(t testing.TB, pin string) *Secret {
 	t.Helper()
 	low, high := sha512.Sum512([]byte("low "+pin)), sha512.Sum512([]byte("high "+pin))
@@ -46,32 +46,32 @@ func unhex(t testing.TB, s string) []byte {
 	return must.Get(hex.DecodeString(s))(t)
 }
 
-// number is a scalar with a small value.
+// number returns a scalar with a small value.
 func number(n uint64) (s scalar) {
 	binary.BigEndian.PutUint64(s[scalarSize-8:], n)
 	return s
 }
 
-// onto gives k times the generator.
+// onto returns k times the generator.
 func onto(t testing.TB, k scalar) *nistec.P256Point {
 	t.Helper()
 	return must.Get(nistec.NewP256Point().ScalarBaseMult(k[:]))(t)
 }
 
-// product gives k times a point.
+// product returns k times a point.
 func product(t testing.TB, k scalar, p *nistec.P256Point) *nistec.P256Point {
 	t.Helper()
 	return must.Get(times(k, p))(t)
 }
 
-// less gives a - b.
+// less returns a - b.
 func less(a, b *nistec.P256Point) *nistec.P256Point {
 	minus := nistec.NewP256Point().Negate(b)
 	return minus.Add(minus, a)
 }
 
-// shifted gives x + (a-b)*m modulo the order: the scalar that a share has in the
-// eyes of an attacker who knows that M is m times the generator.
+// shifted returns x + (a-b)*m modulo the order: the scalar of a share from the point of view of
+// an attacker who knows that M is m times the generator.
 func shifted(x, a, b, m scalar) (out scalar) {
 	order, _ := new(big.Int).SetString(groupOrder, 16)
 	d := new(big.Int).Sub(new(big.Int).SetBytes(a[:]), new(big.Int).SetBytes(b[:]))
@@ -80,7 +80,7 @@ func shifted(x, a, b, m scalar) (out scalar) {
 	return out
 }
 
-// sameKey ends the test unless both sides have one key.
+// sameKey ends the test unless both sides have the same key.
 func sameKey(t testing.TB, a, b *Key) {
 	t.Helper()
 	if a == nil || b == nil || !bytes.Equal(a.Bytes(), b.Bytes()) {

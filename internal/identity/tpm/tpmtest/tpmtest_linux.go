@@ -126,8 +126,8 @@ func (e *TPM) LockOut(t testing.TB) {
 	dev := must.Get(linuxudstpm.Open(e.Device))(t)
 	command := []byte{
 		0x80, 0x02, 0, 0, 0, 39, 0, 0, 0x01, 0x3a, // with authorisation, 39 bytes, the command
-		0x40, 0, 0, 0x0a, // of the lockout hierarchy
-		0, 0, 0, 9, 0x40, 0, 0, 0x09, 0, 0, 0, 0, 0, // by its empty password
+		0x40, 0, 0, 0x0a, // the lockout hierarchy
+		0, 0, 0, 9, 0x40, 0, 0, 0x09, 0, 0, 0, 0, 0, // its empty password
 		0, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0x10, 0, // tries; seconds until it ends, twice
 	}
 	res, err := dev.Send(command)

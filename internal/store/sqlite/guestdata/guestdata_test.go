@@ -21,8 +21,8 @@ func TestStorage(t *testing.T) {
 	catalogtest.RunStorage(t, func(t *testing.T) catalog.Storage { return guestdata.New(sqlitetest.Open(t)) })
 }
 
-// TestStorageIsSealed: a value is not in the files of the store in plain, and one that is
-// moved to another user's row does not open. The control reads it in its own row.
+// TestStorageIsSealed: no value is in the store's files in plain text, and a value that is
+// moved to another user's row does not open. Control: the value opens in its own row.
 func TestStorageIsSealed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store")
@@ -59,7 +59,7 @@ func TestStorageIsSealed(t *testing.T) {
 	}
 }
 
-// TestStorageIsVerified: the check of a whole store finds what no key opens.
+// TestStorageIsVerified: the verification of a whole store detects values that no key opens.
 func TestStorageIsVerified(t *testing.T) {
 	t.Parallel()
 	_, known := sqlitetest.Key(t)

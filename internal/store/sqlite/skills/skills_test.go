@@ -23,12 +23,12 @@ func TestStore(t *testing.T) {
 	registrytest.RunStore(t, func(t *testing.T) registry.Store { return skills.New(sqlitetest.Open(t)) })
 }
 
-// TestForgedRowsDoNotCount: rows that another program writes into the tables do not count: neither
-// a status, nor another key, nor a version that was never installed.
+// TestForgedRowsDoNotCount: rows that another program writes into the tables are refused: a
+// status, another key, or a version that was never installed.
 func TestForgedRowsDoNotCount(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sql, says string }{
-		"nothing":    {"SELECT 1", "notes@1.0.0 is quarantined"}, // the control
+		"nothing":    {"SELECT 1", "notes@1.0.0 is quarantined"}, // control
 		"the status": {"UPDATE skills SET status = 'active'", `it has the status "active", but the journal has "quarantined"`},
 		"the digest": {"UPDATE skills SET digest = 'sha256:" + strings.Repeat("0", 64) + "'", "package's digest"},
 		"a version":  {"UPDATE skills SET version = '1.0.1', status = 'active'", "version 1.0.0 of the skill notes does not exist"},
@@ -43,7 +43,7 @@ func TestForgedRowsDoNotCount(t *testing.T) {
 			}
 			r := start()
 			must.Get(r.Install(t.Context(), by, registrytest.Stage(t, r, by, registrytest.Package(t, registrytest.Manifest, registrytest.Key("example.org")))))(t)
-			must.Get(start().Load(t.Context(), "notes", "1.0.0"))(t) // the control: it runs after a restart
+			must.Get(start().Load(t.Context(), "notes", "1.0.0"))(t) // control: it runs after a restart
 			must.Get(r.SetStatus(t.Context(), by, "notes", "", registry.Quarantined, ""))(t)
 			_, err := db.Commit(t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error {
 				_, err := tx.Exec(c.sql)

@@ -16,7 +16,7 @@ import (
 	"palyra/internal/store/sqlite/walbatch"
 )
 
-// opened is a connection that writes over the VFS, or over the system's.
+// opened opens a connection that writes through this VFS, or through the system's.
 func opened(t testing.TB, path string, batched bool, pragmas string) *zs.Conn {
 	t.Helper()
 	uri, flags := path, zs.OpenReadWrite|zs.OpenCreate
@@ -60,7 +60,7 @@ func rows(t testing.TB, conn *zs.Conn) (n int) {
 	return n
 }
 
-// copied is the database as a process would find it that starts now.
+// copied returns a copy of the database as a new process would find it.
 func copied(t testing.TB, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy.db")
@@ -76,7 +76,7 @@ func copied(t testing.TB, path string) string {
 	return to
 }
 
-// Names of files that mean something in a URI name the same file.
+// File names with characters that are special in a URI refer to the same file.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"plain.db", "a b?c=d&vfs=none#e%41.db", "ü.db", "100%.db"} {
@@ -91,8 +91,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A commit is in the file when it returns, though nothing was made durable: another
-// connection reads it, and so does whoever opens what a dying process leaves.
+// A commit is in the file when it returns, even if it is not yet durable. Another connection
+// can read it, and so can a process that opens the files of a crashed one.
 func TestCommitsDoNotWait(t *testing.T) {
 	t.Parallel()
 	for _, durable := range []string{"OFF", "NORMAL", "FULL"} {
@@ -111,11 +111,11 @@ func TestCommitsDoNotWait(t *testing.T) {
 	}
 }
 
-// What a transaction wrote before it ended is read back by itself, and is gone when it
-// is rolled back, whole or to a savepoint, also when the cache does not hold it. SQLite
-// before 3.50.2 wrote frames without a checksum after it rolled back to a savepoint, so
-// that the files lacked commits (https://sqlite.org/forum/forumpost/b490f726db). The case
-// without checkpoints fails each time with such a version.
+// A transaction reads back its own writes before it ends. A rollback, complete or to a
+// savepoint, discards them, even if the cache could not hold them. SQLite before 3.50.2 wrote
+// frames without a checksum after it rolled back to a savepoint, so that the files lacked
+// commits (https://sqlite.org/forum/forumpost/b490f726db). The case without checkpoints fails
+// each time with such a version.
 func TestSpills(t *testing.T) {
 	t.Parallel()
 	for name, pragmas := range map[string]string{
@@ -232,7 +232,7 @@ func BenchmarkCommit(b *testing.B) {
 					exec(b, conn, "BEGIN IMMEDIATE")
 					for range pages {
 						i++
-						page[0]++ // what stays as it is is not written
+						page[0]++ // unchanged pages are not written
 						exec(b, conn, "UPDATE t SET v = ?1 WHERE k = ?2", page, i*83%2000)
 					}
 					exec(b, conn, "COMMIT")

@@ -13,7 +13,7 @@ import (
 	"zombiezen.com/go/sqlite/sqlitex"
 )
 
-// writesOf counts the system calls of this process that write.
+// writesOf counts the write system calls of this process.
 func writesOf(t *testing.T, do func()) int {
 	t.Helper()
 	before := writes(t)
@@ -40,8 +40,8 @@ func writes(t *testing.T) (n int) {
 	return 0
 }
 
-// The pages of a commit are written together. Over the system's VFS each takes two
-// writes, which is the control.
+// The pages of a commit are written together. Control: the system's VFS needs two writes per
+// page.
 //
 // Not parallel: it counts the writes of the process.
 func TestOneWrite(t *testing.T) {
@@ -58,10 +58,10 @@ func TestOneWrite(t *testing.T) {
 	}
 }
 
-// A disk without room fails the commit that does not fit, whose rows are not there, and
-// none before it.
+// On a full disk, a commit that does not fit fails and leaves no rows. Earlier commits are
+// intact.
 //
-// Not parallel: it lowers the limit of file sizes of the process.
+// Not parallel: it lowers the file size limit of the process.
 func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	conn := opened(t, path, true, "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0")
