@@ -4,15 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/godbus/dbus/v5"
 
+	"palyra/internal/core/bus"
 	"palyra/internal/core/text"
 )
 
@@ -58,31 +56,17 @@ func Reachable(ctx context.Context) error {
 // busOfUser returns the address of the bus with the manager for Ask.
 func busOfUser() string {
 	if os.Geteuid() == 0 {
-		return systemBus()
+		return bus.System()
 	}
-	return userBus()
-}
-
-func systemBus() string {
-	if at := os.Getenv("DBUS_SYSTEM_BUS_ADDRESS"); at != "" {
-		return at
-	}
-	return "unix:path=/run/dbus/system_bus_socket"
-}
-
-func userBus() string {
-	if at := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); at != "" {
-		return at
-	}
-	return "unix:path=/run/user/" + strconv.Itoa(os.Geteuid()) + "/bus"
+	return bus.Session(os.Getenv)
 }
 
 func reachableAt(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conn, err := connect(ctx, address)
+	conn, err := bus.ConnectOnce(ctx, address, mostReceived)
 	if err != nil {
-		return err
+		return readable(err)
 	}
 	defer conn.Close()
 	var owned bool
@@ -96,9 +80,9 @@ func reachableAt(ctx context.Context, address string) error {
 func askAt(ctx context.Context, address, slice string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	conn, err := connect(ctx, address)
+	conn, err := bus.ConnectOnce(ctx, address, mostReceived)
 	if err != nil {
-		return err
+		return readable(err)
 	}
 	defer conn.Close()
 	return readable(moveTo(ctx, conn, slice))
@@ -158,64 +142,6 @@ func order(slice string) []any {
 		Properties []property
 	}
 	return []any{"palyrad-" + strconv.Itoa(pid) + ".scope", "fail", properties, []auxiliary{}}
-}
-
-// connect opens the first address that answers, and authenticates as this user.
-func connect(ctx context.Context, addresses string) (*dbus.Conn, error) {
-	err := errors.New("the bus has no address")
-	for address := range strings.SplitSeq(addresses, ";") {
-		var socket net.Conn
-		if socket, err = dial(ctx, address); err != nil {
-			continue
-		}
-		var conn *dbus.Conn
-		if conn, err = greet(ctx, socket); err == nil {
-			return conn, nil
-		}
-	}
-	return nil, readable(err)
-}
-
-// dial connects to a Unix socket itself, because the library connects without a context.
-func dial(ctx context.Context, address string) (net.Conn, error) {
-	rest, ok := strings.CutPrefix(address, "unix:")
-	for pair := range strings.SplitSeq(rest, ",") {
-		name, value, _ := strings.Cut(pair, "=")
-		if name == "abstract" {
-			value = "@" + value
-		} else if name != "path" {
-			continue
-		}
-		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", value)
-		if err != nil {
-			return nil, err
-		}
-		deadline, _ := ctx.Deadline()
-		return conn, conn.SetDeadline(deadline)
-	}
-	return nil, fmt.Errorf("the bus address %q has an unsupported kind (%t)", address, ok)
-}
-
-// greet authenticates and calls Hello, the required first call of a connection. It takes ownership
-// of the socket.
-func greet(ctx context.Context, socket net.Conn) (*dbus.Conn, error) {
-	limited := struct {
-		io.Reader
-		io.WriteCloser
-	}{io.LimitReader(socket, mostReceived), socket}
-	conn, err := dbus.NewConn(limited, dbus.WithContext(ctx), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
-	if err != nil {
-		_ = socket.Close()
-		return nil, err
-	}
-	if err = conn.Auth([]dbus.Auth{dbus.AuthExternal(strconv.Itoa(os.Geteuid()))}); err == nil {
-		err = conn.Hello()
-	}
-	if err != nil {
-		_ = conn.Close()
-		return nil, err
-	}
-	return conn, nil
 }
 
 // readable returns an error with a text that is short and has no control characters.

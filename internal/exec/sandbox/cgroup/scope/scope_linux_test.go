@@ -4,11 +4,8 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,41 +13,22 @@ import (
 
 	"github.com/godbus/dbus/v5"
 
+	"palyra/internal/core/bus"
+	"palyra/internal/core/bus/bustest"
 	"palyra/internal/core/must"
 )
-
-// realBus is a real message bus for this test only.
-func realBus(t *testing.T) string {
-	t.Helper()
-	program, err := exec.LookPath("dbus-daemon")
-	if err != nil {
-		t.Skip("dbus-daemon is not installed")
-	}
-	dir := t.TempDir()
-	config := filepath.Join(dir, "bus.conf")
-	must.Do(t, os.WriteFile(config, fmt.Appendf(nil, `<busconfig><type>session</type><listen>unix:path=%s/bus</listen>
-<policy context="default"><allow send_destination="*" eavesdrop="true"/><allow eavesdrop="true"/><allow own="*"/></policy></busconfig>`, dir), 0o600))
-	cmd := exec.Command(program, "--config-file="+config, "--nofork", "--print-address=1")
-	out := must.Get(cmd.StdoutPipe())(t)
-	must.Do(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	return strings.TrimSpace(must.Get(bufio.NewReader(out).ReadString('\n'))(t))
-}
 
 // A real bus accepts the messages: it refuses because systemd is missing, and not because of a
 // malformed message, after which it would close the connection.
 func TestRealBus(t *testing.T) {
 	t.Parallel()
-	err := askAt(t.Context(), realBus(t), "user-0.slice")
+	err := askAt(t.Context(), bustest.New(t), "user-0.slice")
 	if err == nil || !strings.Contains(err.Error(), "ServiceUnknown") {
 		t.Errorf("a bus without systemd says: %v", err)
 	}
 	// The body of the order is well-formed as well: the bus itself is asked to start a scope,
 	// and reports an unknown method.
-	conn := must.Get(connect(t.Context(), realBus(t)))(t)
+	conn := must.Get(bus.ConnectOnce(t.Context(), bustest.New(t), mostReceived))(t)
 	defer conn.Close()
 	call := conn.BusObject().Call("org.freedesktop.DBus.StartTransientUnit", 0, order("user-0.slice")...)
 	if call.Err == nil || readable(call.Err).Error() != "org.freedesktop.DBus.Error.UnknownMethod: org.freedesktop.DBus does not understand message StartTransientUnit" {
@@ -68,7 +46,7 @@ func TestReachable(t *testing.T) {
 	if err := reachableAt(t.Context(), "unix:path="+filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("there is a systemd where there is no bus")
 	}
-	if err := reachableAt(t.Context(), realBus(t)); err == nil || !strings.Contains(err.Error(), "systemd is not on the bus") {
+	if err := reachableAt(t.Context(), bustest.New(t)); err == nil || !strings.Contains(err.Error(), "systemd is not on the bus") {
 		t.Errorf("a bus without systemd says: %v", err)
 	}
 }
