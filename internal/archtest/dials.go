@@ -10,15 +10,14 @@ import (
 // dialHomes may connect to a host directly, each with its reason. Connections of calls and programs
 // use egress.Dialer.
 var dialHomes = map[string]string{
-	"internal/egress/dialer.go":          "the only dial function of calls: it resolves a name once, checks every address, and records the connection",
-	"internal/run/model":                 "the gateway itself connects to a provider, at an endpoint that the operator configured",
-	"internal/identity/login":            "the gateway itself connects to the identity provider, at an address that the operator configured, and not for a call",
-	"internal/cli":                       "the CLI connects to its gateway",
-	"internal/surface/hook/client":       "the hook of an agent connects to the socket of palyrad",
-	"internal/surface/api/client.go":     "`palyrad operator add` connects to a running palyrad",
-	"internal/core/bus":                  "it connects to the bus socket of the desktop, and not for a call",
-	"internal/exec/sandbox/cgroup/scope": "it requests a scope from systemd over its bus socket, and not for a call",
-	"internal/exec/sandbox/seatbelt":     "the probe of the backend connects to its own listener",
+	"internal/egress/dialer.go":      "the only dial function of calls: it resolves a name once, checks every address, and records the connection",
+	"internal/run/model":             "the gateway itself connects to a provider, at an endpoint that the operator configured",
+	"internal/identity/login":        "the gateway itself connects to the identity provider, at an address that the operator configured, and not for a call",
+	"internal/cli":                   "the CLI connects to its gateway",
+	"internal/surface/hook/client":   "the hook of an agent connects to the socket of palyrad",
+	"internal/surface/api/client.go": "`palyrad operator add` connects to a running palyrad",
+	"internal/core/bus":              "it connects to the bus socket of the desktop or of systemd, and not for a call",
+	"internal/exec/sandbox/seatbelt": "the probe of the backend connects to its own listener",
 }
 
 // connectors are the functions that open a connection.

@@ -210,7 +210,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"github.com/godbus/dbus"},
-		Rooms:   []string{"internal/core/bus", "internal/cli/calls/desktop", "internal/vault/keyring", "test"},
+		Rooms:   []string{"internal/core/bus", "internal/cli/calls/desktop", "internal/exec/sandbox/cgroup/scope", "internal/vault/keyring", "test"},
 		Why:     "its own connect functions can reach hosts and start programs; internal/core/bus connects only to sockets of this machine",
 	},
 	{

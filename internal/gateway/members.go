@@ -34,7 +34,10 @@ type members struct {
 	policies  *policyadmin.Admin
 }
 
-var _ api.Members = (*members)(nil)
+var (
+	_ api.Members     = (*members)(nil)
+	_ api.DeviceAdmin = (*members)(nil)
+)
 
 // Add adds a member. The policy engine includes the member when Add returns.
 func (m *members) Add(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, error) {

@@ -237,8 +237,9 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 		Auth: g.identity, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
 		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
-		Members:  dualcontrol.Members{Members: admin, Gate: g.changing},
-		Devices:  admin, DeviceActs: g.stores.acts, Presence: g.identity, Passkeys: g.passkeys,
+		Members:  dualcontrol.Members{Members: admin, Gate: g.changing}, Origins: g.identity, Alerts: g.identity,
+		DeviceAdmin: dualcontrol.DeviceAdmin{DeviceAdmin: admin, Members: g.registry.List, Gate: g.changing},
+		Devices:     admin, DeviceActs: g.stores.acts, Presence: g.identity, Passkeys: g.passkeys,
 		Keys: &keyadmin.Keys{Authority: g.authority, Journal: g.journal, Notary: g.notary},
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) api.FreezeState { return freezeState(ctx, g) },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strconv"
@@ -34,17 +35,33 @@ func Session(env func(string) string) string {
 // Only sockets of this machine are used, although the specification also has addresses that connect
 // to a host or start a program.
 func Connect(ctx context.Context, addresses string) (*dbus.Conn, error) {
+	return connect(ctx, addresses, func(socket net.Conn) (*dbus.Conn, error) { return dbus.NewConn(socket) })
+}
+
+// ConnectOnce is Connect for one short conversation with an untrusted bus. The connection ends with
+// ctx, and after a number of received bytes. It delivers signals in their order.
+func ConnectOnce(ctx context.Context, addresses string, received int64) (*dbus.Conn, error) {
+	return connect(ctx, addresses, func(socket net.Conn) (*dbus.Conn, error) {
+		limited := struct {
+			io.Reader
+			io.WriteCloser
+		}{io.LimitReader(socket, received), socket}
+		return dbus.NewConn(limited, dbus.WithContext(ctx), dbus.WithSignalHandler(dbus.NewSequentialSignalHandler()))
+	})
+}
+
+func connect(ctx context.Context, addresses string, open func(net.Conn) (*dbus.Conn, error)) (*dbus.Conn, error) {
 	err := errors.New("the address of the bus is not set")
 	for address := range strings.SplitSeq(addresses, ";") {
 		var conn *dbus.Conn
-		if conn, err = connect(ctx, address); err == nil {
+		if conn, err = connectTo(ctx, address, open); err == nil {
 			return conn, nil
 		}
 	}
 	return nil, err
 }
 
-func connect(ctx context.Context, address string) (*dbus.Conn, error) {
+func connectTo(ctx context.Context, address string, open func(net.Conn) (*dbus.Conn, error)) (*dbus.Conn, error) {
 	socket, err := socketOf(address)
 	if err != nil {
 		return nil, err
@@ -53,7 +70,7 @@ func connect(ctx context.Context, address string) (*dbus.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := dbus.NewConn(raw)
+	conn, err := open(raw)
 	if err != nil {
 		_ = raw.Close()
 		return nil, err

@@ -17,36 +17,49 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// Members stores members and their devices.
+// Members stores the members. A change is in force, and visible to policy, when its method
+// returns.
 type Members interface {
 	List() []access.Member
 	Add(ctx context.Context, by access.Caller, m NewMember) (Credential, error)
 	// Collect returns the unused credential of a member that the caller added earlier with the same
 	// key; false if none exists.
 	Collect(ctx context.Context, by access.Caller, m NewMember) (Credential, bool, error)
-	// A change by one of the following methods is in force, and visible to policy, when the method
-	// returns.
 	UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (access.Member, error)
 	DisableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
+	EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
 	ConfirmMember(ctx context.Context, by access.Principal, name string) (access.Member, error)
-	ConsentToAgent(ctx context.Context, by access.Caller, c identity.Consent) (access.Member, error)
-	// Waiting returns the agents of an owner that wait for consent.
-	Waiting(owner access.Principal) []access.Principal
-	// Confirmed returns the members that the gateway's host confirmed recently.
-	Confirmed() []access.Principal
+	RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (identity.Removal, error)
+}
+
+// Origins stores who controls the members.
+type Origins interface {
 	// History returns who created, changed and confirmed the members.
 	History() provenance.History
-	EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error)
-	RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (identity.Removal, error)
-	Devices() []identity.Device
 	// Binding returns the login identity of a member; false if it has none.
 	Binding(p access.Principal) (identity.Binding, bool)
+	// ConsentToAgent is in force, and visible to policy, when it returns.
+	ConsentToAgent(ctx context.Context, by access.Caller, c identity.Consent) (access.Member, error)
+}
+
+// DeviceAdmin stores the devices of members. A change is in force, and visible to policy, when its
+// method returns.
+type DeviceAdmin interface {
+	Devices() []identity.Device
 	// LogOut ends the login session that a device represents.
 	LogOut(ctx context.Context, deviceID string) error
 	Renew(ctx context.Context, deviceID, byKey string, csr []byte) (Credential, error)
 	Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error)
 	RenameDevice(ctx context.Context, by access.Principal, deviceID, name string) (identity.Device, error)
 	AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (Credential, error)
+}
+
+// Alerts has the recent changes of members and devices that a principal must be notified of.
+type Alerts interface {
+	// Waiting returns the agents of an owner that wait for consent.
+	Waiting(owner access.Principal) []access.Principal
+	// Confirmed returns the members that the gateway's host confirmed recently.
+	Confirmed() []access.Principal
 	// Added returns the recently added devices that a principal must be notified of.
 	Added(p access.Principal) []identity.Device
 	// OldKeys returns the devices for which a replaced key was used recently.
@@ -80,8 +93,9 @@ type Credential struct {
 }
 
 type members struct {
-	admin  Members
-	engine *policy.Engine
+	admin   Members
+	origins Origins
+	engine  *policy.Engine
 }
 
 // AddMember adds a user or an agent with its first device.
@@ -124,7 +138,7 @@ func (m *members) mayGive(caller access.Caller, roles []access.Role) error {
 // ListMembers lists the members.
 func (m *members) ListMembers(_ context.Context, req *palyrav1.ListMembersRequest) (*palyrav1.ListMembersResponse, error) {
 	res := &palyrav1.ListMembersResponse{}
-	hands := m.admin.History().Controllers()
+	hands := m.origins.History().Controllers()
 	for _, member := range m.admin.List() {
 		if member.Removed() && !req.GetRemoved() {
 			continue
@@ -133,7 +147,7 @@ func (m *members) ListMembers(_ context.Context, req *palyrav1.ListMembersReques
 		for _, p := range hands[member.Principal] {
 			one.InHandsOf = append(one.InHandsOf, p.String())
 		}
-		if b, logsIn := m.admin.Binding(member.Principal); logsIn {
+		if b, logsIn := m.origins.Binding(member.Principal); logsIn {
 			one.LoginIssuer, one.LoginSubject = b.Issuer, b.Subject
 		}
 		res.Members = append(res.Members, one)
@@ -207,7 +221,7 @@ func (m *members) ConfirmMember(ctx context.Context, req *palyrav1.ConfirmMember
 // ConsentToAgent gives or withdraws the caller's consent to an agent that acts in the caller's
 // name.
 func (m *members) ConsentToAgent(ctx context.Context, req *palyrav1.ConsentToAgentRequest) (*palyrav1.ConsentToAgentResponse, error) {
-	after, err := m.admin.ConsentToAgent(ctx, callerOf(ctx), identity.Consent{Agent: req.GetAgent(), Withdraw: req.GetWithdraw()})
+	after, err := m.origins.ConsentToAgent(ctx, callerOf(ctx), identity.Consent{Agent: req.GetAgent(), Withdraw: req.GetWithdraw()})
 	if err != nil {
 		return nil, err
 	}
@@ -271,7 +285,7 @@ func rolesOf(names []string) ([]access.Role, error) {
 	return roles, nil
 }
 
-type devices struct{ admin Members }
+type devices struct{ admin DeviceAdmin }
 
 // ListDevices lists all devices.
 func (d *devices) ListDevices(context.Context, *palyrav1.ListDevicesRequest) (*palyrav1.ListDevicesResponse, error) {

@@ -63,11 +63,15 @@ type Config struct {
 	Evidence  Evidence
 	Policies  Policies
 	Members   Members
-	// Devices and DeviceActs back DeviceService, Keys the gateway's own keys.
-	Devices    people.Devices
-	DeviceActs people.Acts
-	Keys       things.Keys
-	Pairings   *pairing.Host
+	Origins   Origins
+	Alerts    Alerts
+	// DeviceAdmin changes devices, and Devices lists them. DeviceActs has their acts, and Keys
+	// the gateway's own keys.
+	DeviceAdmin DeviceAdmin
+	Devices     people.Devices
+	DeviceActs  people.Acts
+	Keys        things.Keys
+	Pairings    *pairing.Host
 	// Presence stores the presence keys of devices, and Passkeys of members.
 	Presence presenceproof.Devices
 	Passkeys Passkeys
@@ -178,9 +182,9 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 	mux.Handle(palyrav1connect.NewPolicyServiceHandler(&policies{admin: cfg.Policies, evidence: cfg.Evidence, engine: cfg.Engine, pipeline: cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewJournalServiceHandler(&journalService{cfg.Journal, cfg.Evidence}, opts...))
 	mux.Handle(palyrav1connect.NewAttestationServiceHandler(&attestations{cfg.Evidence, cfg.Engine}, opts...))
-	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway, cfg.Members, cfg.Passkeys, cfg.ChatUsers, cfg.Journal, cfg.Engine}, opts...))
-	mux.Handle(palyrav1connect.NewAccessServiceHandler(&members{cfg.Members, cfg.Engine}, opts...))
-	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.Members}, opts...))
+	mux.Handle(palyrav1connect.NewStatusServiceHandler(&status{cfg.Gateway, cfg.Alerts, cfg.Passkeys, cfg.ChatUsers, cfg.Journal, cfg.Engine}, opts...))
+	mux.Handle(palyrav1connect.NewAccessServiceHandler(&members{cfg.Members, cfg.Origins, cfg.Engine}, opts...))
+	mux.Handle(palyrav1connect.NewIdentityServiceHandler(&devices{cfg.DeviceAdmin}, opts...))
 	mux.Handle(palyrav1connect.NewWorkspaceServiceHandler(&workspaces{cfg.Workspaces, cfg.Pipeline}, opts...))
 	mux.Handle(palyrav1connect.NewSessionServiceHandler(&sessions{cfg.Pipeline, cfg.Engine, cfg.Pipeline.MaxCallsPerSession}, opts...))
 	mux.Handle(palyrav1connect.NewTokenServiceHandler(&tokens{cfg.Tokens, cfg.Engine}, opts...))
@@ -191,7 +195,7 @@ func New(stopping context.Context, cfg Config) (*Server, error) {
 		Host: cfg.Pairings, Engine: cfg.Engine, Members: cfg.Members, Caller: callerOf, Connection: connectionOf,
 	}, append(slices.Clone(opts), connect.WithReadMaxBytes(people.MaxMessage))...))
 	mux.Handle(palyrav1connect.NewLoginServiceHandler(&people.LoginService{
-		Logins: cfg.Logins, Gateway: cfg.Self, LogOut: cfg.Members.LogOut, Caller: callerOf, Address: addressOf,
+		Logins: cfg.Logins, Gateway: cfg.Self, LogOut: cfg.DeviceAdmin.LogOut, Caller: callerOf, Address: addressOf,
 	}, opts...))
 	mux.Handle(palyrav1connect.NewDeviceServiceHandler(&people.DeviceService{
 		Engine: cfg.Engine, Devices: cfg.Devices, Acts: cfg.DeviceActs, Caller: callerOf,

@@ -81,7 +81,7 @@ type Passkeys interface {
 
 type status struct {
 	gateway  Gateway
-	members  Members
+	alerts   Alerts
 	passkeys Passkeys
 	chats    things.Users
 	log      *journal.Log
@@ -106,14 +106,14 @@ func (s *status) GetStatus(ctx context.Context, req *palyrav1.GetStatusRequest) 
 	for i, r := range caller.Roles {
 		roles[i] = string(r)
 	}
-	own := slices.Concat(oldKeyAlarms(s.members.OldKeys(caller.Principal)), presenceKeyNotices(s.members.PresenceKeys(caller.Principal)), s.passkeys.Notices(caller.Principal), waitingAgentNotices(s.members.Waiting(caller.Principal)), chatUserNotices(s.chats.Waiting(caller.Principal)))
+	own := slices.Concat(oldKeyAlarms(s.alerts.OldKeys(caller.Principal)), presenceKeyNotices(s.alerts.PresenceKeys(caller.Principal)), s.passkeys.Notices(caller.Principal), waitingAgentNotices(s.alerts.Waiting(caller.Principal)), chatUserNotices(s.chats.Waiting(caller.Principal)))
 	res := &palyrav1.GetStatusResponse{
 		Version: st.Version, Ready: len(problems) == 0, Problems: problems, Degraded: st.Degraded, StartedAt: timestamppb.New(st.StartedAt),
 		GatewayId: st.GatewayID, PolicyVersion: st.PolicyVersion, SnapshotDigest: st.SnapshotDigest,
 		JournalSize: st.JournalSize, LastCheckpointSize: st.LastCheckpointSize, Freeze: freezeMessage(st.Freeze),
 		PendingApprovals: int32(st.PendingApprovals), LiveGrants: int32(st.LiveGrants), CallsInFlight: int32(st.CallsInFlight),
 		Workspaces: workspaceMessages(st.Workspaces), Sandbox: sandboxMessage(st.Sandbox, st.Prepared),
-		Notices:    slices.Concat(own, deviceNotices(s.members.Added(caller.Principal)), confirmationNotices(s.members.Confirmed()), st.Notices),
+		Notices:    slices.Concat(own, deviceNotices(s.alerts.Added(caller.Principal)), confirmationNotices(s.alerts.Confirmed()), st.Notices),
 		ActiveRuns: int32(st.ActiveRuns), Models: modelMessages(st.Models), PolicyDirectory: directoryMessage(st.PolicyDirectory),
 		Keys: keyMessages(st.Keys), Vault: vaultMessage(st.Vault), Checkpoint: checkpoint.Note, Consistency: hexHashes(proof.Hashes),
 		Caller: &palyrav1.Identity{

@@ -206,7 +206,7 @@ func (w *world) serve() {
 	w.stopping = stop
 	w.server = must.Get(api.New(stopping, api.Config{
 		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, FirstWait: w.firstWait, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity, Passkeys: w.openPasskeys(),
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, DeviceAdmin: membersFake{w.identity, w}, Origins: w.identity, Alerts: w.identity, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity, Passkeys: w.openPasskeys(),
 		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Skills: w.openSkills(), Upstreams: noUpstreams{}, Packages: noUpstreams{}, Notify: notify.New(notify.Config{Store: deliveries.New(w.db), Log: logger}), ChatUsers: must.Get(notify.NewUsers(t.Context(), deliveries.New(w.db), w.registry, w.identity, change.Unguarded, w.now))(t), UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
 		Installed:       must.Get(watch.New(t.Context(), w.db.Installed(), logger, w.now))(t),
 		OwnerRunsAgents: func() bool { return !w.serviceUser },

@@ -53,54 +53,62 @@ func (m Members) Add(ctx context.Context, by access.Caller, n api.NewMember) (ap
 		return made, err
 	}
 	title := fmt.Sprintf("Add %s:%s with %s", n.Kind, n.Name, roles(n.Roles))
-	return changeMember(ctx, m, change.AddMember, title, func(ctx context.Context) (api.Credential, error) {
+	return changeMembers(ctx, m.Gate, m.List, change.AddMember, title, func(ctx context.Context) (api.Credential, error) {
 		return m.Members.Add(ctx, by, n)
 	})
 }
 
 // UpdateMember changes the roles of a member, or the owner of an agent.
 func (m Members) UpdateMember(ctx context.Context, by access.Principal, c identity.MemberChange) (access.Member, error) {
-	return changeMember(ctx, m, change.UpdateMember, "Change "+c.Member, func(ctx context.Context) (access.Member, error) {
+	return changeMembers(ctx, m.Gate, m.List, change.UpdateMember, "Change "+c.Member, func(ctx context.Context) (access.Member, error) {
 		return m.Members.UpdateMember(ctx, by, c)
 	})
 }
 
 // EnableMember enables a disabled member.
 func (m Members) EnableMember(ctx context.Context, by access.Principal, s identity.Standing) (access.Member, error) {
-	return changeMember(ctx, m, change.EnableMember, "Enable "+s.Member, func(ctx context.Context) (access.Member, error) {
+	return changeMembers(ctx, m.Gate, m.List, change.EnableMember, "Enable "+s.Member, func(ctx context.Context) (access.Member, error) {
 		return m.Members.EnableMember(ctx, by, s)
 	})
 }
 
 // ConfirmMember confirms the identity of a member.
 func (m Members) ConfirmMember(ctx context.Context, by access.Principal, name string) (access.Member, error) {
-	return changeMember(ctx, m, change.ConfirmMember, "Confirm that "+name+" is an independent person", func(ctx context.Context) (access.Member, error) {
+	return changeMembers(ctx, m.Gate, m.List, change.ConfirmMember, "Confirm that "+name+" is an independent person", func(ctx context.Context) (access.Member, error) {
 		return m.Members.ConfirmMember(ctx, by, name)
 	})
 }
 
 // RemoveMember removes a member permanently.
 func (m Members) RemoveMember(ctx context.Context, by access.Principal, s identity.Standing) (identity.Removal, error) {
-	return changeMember(ctx, m, change.RemoveMember, "Remove "+s.Member+" permanently", func(ctx context.Context) (identity.Removal, error) {
+	return changeMembers(ctx, m.Gate, m.List, change.RemoveMember, "Remove "+s.Member+" permanently", func(ctx context.Context) (identity.Removal, error) {
 		return m.Members.RemoveMember(ctx, by, s)
 	})
 }
 
+// DeviceAdmin changes devices whose addition requires a second person.
+type DeviceAdmin struct {
+	api.DeviceAdmin
+	// Members returns all members.
+	Members func() []access.Member
+	Gate    *dualcontrol.Gate
+}
+
 // AddDevice adds a device to a member.
-func (m Members) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (api.Credential, error) {
-	return changeMember(ctx, m, change.AddDevice, "Give "+r.Member+" another device", func(ctx context.Context) (api.Credential, error) {
-		return m.Members.AddDevice(ctx, by, r)
+func (d DeviceAdmin) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (api.Credential, error) {
+	return changeMembers(ctx, d.Gate, d.Members, change.AddDevice, "Give "+r.Member+" another device", func(ctx context.Context) (api.Credential, error) {
+		return d.DeviceAdmin.AddDevice(ctx, by, r)
 	})
 }
 
-// changeMember makes a change of members through the gate. A rehearsal of the change determines its
-// details.
-func changeMember[T any](ctx context.Context, m Members, kind change.Kind, title string, apply func(context.Context) (T, error)) (T, error) {
+// changeMembers makes a change of members or devices through the gate. A rehearsal of the change
+// determines its details. list returns all members.
+func changeMembers[T any](ctx context.Context, gate *dualcontrol.Gate, list roster, kind change.Kind, title string, apply func(context.Context) (T, error)) (T, error) {
 	needs := access.PermAccessWrite
 	if kind == change.AddDevice {
 		needs = access.PermAccessWriteOwner
 	}
-	return propose[T](ctx, m.Gate, api.CallerOf(ctx), func(ctx context.Context) (*dualcontrol.Plan, error) {
+	return propose[T](ctx, gate, api.CallerOf(ctx), func(ctx context.Context) (*dualcontrol.Plan, error) {
 		planned, err := identity.Rehearse(ctx, func(ctx context.Context) error {
 			_, err := apply(ctx)
 			return err
@@ -113,16 +121,19 @@ func changeMember[T any](ctx context.Context, m Members, kind change.Kind, title
 		if planned == nil {
 			return p, nil
 		}
-		d := m.details(*planned)
-		if m.needsOwner(d) {
+		d := list.details(*planned)
+		if list.needsOwner(d) {
 			p.Needs = access.PermAccessWriteOwner
 		}
 		p.Question = dualcontrol.Question{
-			ID: string(kind) + ":" + d.subject(), Title: title, Summary: d.summary(title), Details: d, Rule: dualcontrol.Rule{Owner: m.concernsOwners(d)},
+			ID: string(kind) + ":" + d.subject(), Title: title, Summary: d.summary(title), Details: d, Rule: dualcontrol.Rule{Owner: list.concernsOwners(d)},
 		}
 		return p, nil
 	})
 }
+
+// roster returns all members.
+type roster func() []access.Member
 
 // details are the changes of members and devices, without values that differ on each attempt: times
 // and new ids.
@@ -150,12 +161,12 @@ type deviceDetail struct {
 	KeySHA256 string           `json:"key_sha256"`
 }
 
-func (m Members) details(c identity.Change) (d details) {
+func (r roster) details(c identity.Change) (d details) {
 	for _, n := range c.NewMembers {
 		d.Members = append(d.Members, memberDetail{Principal: n.Principal, New: true, Roles: n.Roles, Owner: n.Owner})
 	}
 	for _, n := range c.Members {
-		was := m.member(n.Principal)
+		was := r.member(n.Principal)
 		d.Members = append(d.Members, memberDetail{
 			Principal: n.Principal, Roles: n.Roles, WasRoles: was.Roles, Owner: n.Owner, WasOwner: was.Owner, Disabled: n.Disabled, Removed: n.Removed(),
 		})
@@ -175,8 +186,8 @@ func (m Members) details(c identity.Change) (d details) {
 	return d
 }
 
-func (m Members) member(p access.Principal) access.Member {
-	for _, known := range m.List() {
+func (r roster) member(p access.Principal) access.Member {
+	for _, known := range r() {
 		if known.Principal == p {
 			return known
 		}
@@ -239,22 +250,22 @@ func powerful(list []access.Role) bool {
 // needsOwner reports whether the change requires the permission access.write_owner, by the same
 // rule as the handlers. It does if owners or admins are added or changed, or become the owner
 // of another agent.
-func (m Members) needsOwner(d details) bool {
+func (r roster) needsOwner(d details) bool {
 	return slices.ContainsFunc(d.Members, func(n memberDetail) bool {
-		return powerful(n.Roles) || powerful(n.WasRoles) || !n.New && n.Owner != n.WasOwner && powerful(m.member(n.Owner).Roles)
+		return powerful(n.Roles) || powerful(n.WasRoles) || !n.New && n.Owner != n.WasOwner && powerful(r.member(n.Owner).Roles)
 	})
 }
 
 // concernsOwners reports whether owners or admins are added, changed, or get a device. An agent of
 // an owner or admin counts as well, because it acts on their behalf.
-func (m Members) concernsOwners(d details) bool {
+func (r roster) concernsOwners(d details) bool {
 	for _, p := range d.members() {
-		if known := m.member(p); powerful(known.Roles) || powerful(m.member(known.Owner).Roles) {
+		if known := r.member(p); powerful(known.Roles) || powerful(r.member(known.Owner).Roles) {
 			return true
 		}
 	}
 	for _, n := range d.Members {
-		if powerful(n.Roles) || powerful(m.member(n.Owner).Roles) {
+		if powerful(n.Roles) || powerful(r.member(n.Owner).Roles) {
 			return true
 		}
 	}

@@ -1,3 +1,3 @@
-// Package scope requests a scope from systemd: a unit with separate control groups around a
-// running process. It implements only the required part of D-Bus.
+// Package scope requests a scope from systemd over D-Bus: a unit with separate control groups
+// around a running process.
 package scope

@@ -1,27 +1,30 @@
 package scope
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/godbus/dbus/v5"
+
+	"palyra/internal/core/bus"
 	"palyra/internal/core/text"
 )
 
-// patience is the timeout of the whole conversation.
-const patience = 5 * time.Second
+// Limits of a conversation: its duration, the received bytes, and the length in bytes of a text of
+// the bus in an error. The address comes from the environment, so the bus is untrusted: its answers
+// only decide whether palyrad checks its own group again.
+const (
+	patience     = 5 * time.Second
+	mostReceived = 1 << 20
+	maxQuoted    = 200
+)
 
 // The names of systemd's manager on a bus.
 const (
-	busName, busPath = "org.freedesktop.DBus", "/org/freedesktop/DBus"
 	manager          = "org.freedesktop.systemd1"
 	managerPath      = "/org/freedesktop/systemd1"
 	managerInterface = manager + ".Manager"
@@ -53,233 +56,103 @@ func Reachable(ctx context.Context) error {
 // busOfUser returns the address of the bus with the manager for Ask.
 func busOfUser() string {
 	if os.Geteuid() == 0 {
-		return systemBus()
+		return bus.System()
 	}
-	return userBus()
-}
-
-func systemBus() string {
-	if at := os.Getenv("DBUS_SYSTEM_BUS_ADDRESS"); at != "" {
-		return at
-	}
-	return "unix:path=/run/dbus/system_bus_socket"
-}
-
-func userBus() string {
-	if at := os.Getenv("DBUS_SESSION_BUS_ADDRESS"); at != "" {
-		return at
-	}
-	return "unix:path=/run/user/" + strconv.Itoa(os.Geteuid()) + "/bus"
+	return bus.Session(os.Getenv)
 }
 
 func reachableAt(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	b, err := greet(ctx, address)
+	conn, err := bus.ConnectOnce(ctx, address, mostReceived)
 	if err != nil {
-		return err
+		return readable(err)
 	}
-	defer b.close()
-	var name encoder
-	name.text(manager)
-	answer, err := b.call(call{busName, busPath, busName, "NameHasOwner", "s", name.bytes})
-	if err != nil {
-		return err
+	defer conn.Close()
+	var owned bool
+	err = conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, manager).Store(&owned)
+	if err == nil && !owned {
+		err = errors.New("systemd is not on the bus")
 	}
-	if owned := (decoder{bytes: answer.body}); owned.word() == 0 {
-		return errors.New("systemd is not on the bus")
-	}
-	return nil
-}
-
-// greet connects and calls Hello, the required first call of a connection.
-func greet(ctx context.Context, address string) (*bus, error) {
-	b, err := connect(ctx, address)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := b.call(call{busName, busPath, busName, "Hello", "", nil}); err != nil {
-		b.close()
-		return nil, err
-	}
-	return b, nil
+	return readable(err)
 }
 
 func askAt(ctx context.Context, address, slice string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	b, err := greet(ctx, address)
+	conn, err := bus.ConnectOnce(ctx, address, mostReceived)
 	if err != nil {
+		return readable(err)
+	}
+	defer conn.Close()
+	return readable(moveTo(ctx, conn, slice))
+}
+
+// moveTo requests the scope and waits until systemd has completed the job.
+func moveTo(ctx context.Context, conn *dbus.Conn, slice string) error {
+	if err := conn.AddMatchSignalContext(ctx, dbus.WithMatchInterface(managerInterface), dbus.WithMatchMember("JobRemoved")); err != nil {
 		return err
 	}
-	defer b.close()
-	var rule encoder
-	rule.text("type='signal',interface='" + managerInterface + "',member='JobRemoved'")
-	if _, err := b.call(call{busName, busPath, busName, "AddMatch", "s", rule.bytes}); err != nil {
+	// systemd may complete the job before its answer is read.
+	ended := make(chan *dbus.Signal, 1)
+	conn.Signal(ended)
+	systemd := conn.Object(manager, managerPath)
+	if err := systemd.CallWithContext(ctx, managerInterface+".Subscribe", 0).Err; err != nil {
 		return err
 	}
-	if _, err := b.call(call{manager, managerPath, managerInterface, "Subscribe", "", nil}); err != nil {
+	var job dbus.ObjectPath
+	if err := systemd.CallWithContext(ctx, managerInterface+".StartTransientUnit", 0, order(slice)...).Store(&job); err != nil {
 		return err
 	}
-	answer, err := b.call(call{manager, managerPath, managerInterface, "StartTransientUnit", "ssa(sv)a(sa(sv))", order(slice)})
-	if err != nil {
-		return err
-	}
-	job := decoder{bytes: answer.body}
-	return b.awaitJob(job.text())
-}
-
-// order returns the body of StartTransientUnit.
-func order(slice string) []byte {
-	var e encoder
-	pid := os.Getpid()
-	e.text("palyrad-" + strconv.Itoa(pid) + ".scope")
-	e.text("fail")
-	e.array(8, func() {
-		property := func(name, signature string, value func()) {
-			e.align(8)
-			e.text(name)
-			e.signature(signature)
-			value()
-		}
-		property("Description", "s", func() { e.text("palyrad and its sandboxes") })
-		property("PIDs", "au", func() { e.array(4, func() { e.word(uint32(pid)) }) })
-		property("Delegate", "b", func() { e.word(1) })
-		property("CollectMode", "s", func() { e.text("inactive-or-failed") })
-		if slice != "" {
-			property("Slice", "s", func() { e.text(slice) })
-		}
-	})
-	e.array(8, func() {})
-	return e.bytes
-}
-
-// bus is a connection to a message bus.
-type bus struct {
-	conn   net.Conn
-	from   *bufio.Reader
-	serial uint32
-	// missed are signals that were received while waiting for an answer.
-	missed []message
-}
-
-// connect opens the first address that answers and authenticates as this user.
-func connect(ctx context.Context, addresses string) (*bus, error) {
-	err := errors.New("the bus has no address")
-	for address := range strings.SplitSeq(addresses, ";") {
-		var conn net.Conn
-		if conn, err = dial(ctx, address); err != nil {
-			continue
-		}
-		b := &bus{conn: conn, from: bufio.NewReader(conn)}
-		if err = b.authenticate(); err == nil {
-			return b, nil
-		}
-		b.close()
-	}
-	return nil, err
-}
-
-func dial(ctx context.Context, address string) (net.Conn, error) {
-	rest, ok := strings.CutPrefix(address, "unix:")
-	for pair := range strings.SplitSeq(rest, ",") {
-		name, value, _ := strings.Cut(pair, "=")
-		if name == "abstract" {
-			value = "@" + value
-		} else if name != "path" {
-			continue
-		}
-		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", value)
-		if err != nil {
-			return nil, err
-		}
-		deadline, _ := ctx.Deadline()
-		return conn, conn.SetDeadline(deadline)
-	}
-	return nil, fmt.Errorf("the bus address %q has an unsupported kind (%t)", address, ok)
-}
-
-func (b *bus) close() { _ = b.conn.Close() }
-
-func (b *bus) authenticate() error {
-	user := hex.EncodeToString([]byte(strconv.Itoa(os.Geteuid())))
-	if _, err := b.conn.Write([]byte("\x00AUTH EXTERNAL " + user + "\r\n")); err != nil {
-		return err
-	}
-	line, err := b.from.ReadSlice('\n') // at most the size of the buffer
-	if err != nil {
-		return err
-	}
-	if !bytes.HasPrefix(line, []byte("OK ")) {
-		return fmt.Errorf("the bus refuses this user: %s", quoted(string(bytes.TrimSpace(line))))
-	}
-	_, err = b.conn.Write([]byte("BEGIN\r\n"))
-	return err
-}
-
-// quoted formats a text of the bus for an error. The address comes from the environment, so the bus
-// is untrusted: its answers only decide whether palyrad checks its own group again, and their
-// length is limited.
-func quoted(content string) string { return text.Ellipsis(strconv.QuoteToGraphic(content), maxQuoted) }
-
-// Limits of the length of a text, in bytes, and of the number of signals before an answer.
-const maxQuoted, mostMissed = 200, 1000
-
-// call is a method call.
-type call struct {
-	to, path, face, member, signature string
-	body                              []byte
-}
-
-// call sends a method call and returns its answer.
-func (b *bus) call(c call) (message, error) {
-	b.serial++
-	if _, err := b.conn.Write(c.encode(b.serial)); err != nil {
-		return message{}, err
-	}
-	for {
-		m, err := read(b.from)
-		switch {
-		case err != nil:
-			return m, err
-		case m.kind == signal && m.member != "JobRemoved":
-		case m.kind == signal && len(b.missed) == mostMissed:
-			return m, errMalformed
-		case m.kind == signal:
-			b.missed = append(b.missed, m)
-		case m.answers != b.serial:
-		case m.kind == failure:
-			what := decoder{bytes: m.body}
-			return m, fmt.Errorf("%s: %s", quoted(m.name), quoted(what.text()))
-		default:
-			return m, nil
-		}
-	}
-}
-
-// awaitJob waits until systemd has completed a job.
-func (b *bus) awaitJob(job string) error {
-	for {
-		var m message
-		if len(b.missed) > 0 {
-			m, b.missed = b.missed[0], b.missed[1:]
-		} else {
-			var err error
-			if m, err = read(b.from); err != nil {
-				return err
-			}
-		}
-		if m.kind != signal || m.member != "JobRemoved" {
-			continue
-		}
-		d := decoder{bytes: m.body}
-		_, path, unit, result := d.word(), d.text(), d.text(), d.text()
-		if path != job {
+	for signal := range ended {
+		var number uint32
+		var path dbus.ObjectPath
+		var unit, result string
+		if dbus.Store(signal.Body, &number, &path, &unit, &result) != nil || path != job {
 			continue
 		}
 		if result != "done" {
-			return fmt.Errorf("the job for %s ended with %s", quoted(unit), quoted(result))
+			return fmt.Errorf("the job for %s ended with %s", unit, result)
 		}
 		return nil
 	}
+	return errors.New("the bus closed the connection before the end of the job")
+}
+
+// property is a property of a unit: (sv).
+type property struct {
+	Name  string
+	Value dbus.Variant
+}
+
+// order returns the arguments of StartTransientUnit: ssa(sv)a(sa(sv)).
+func order(slice string) []any {
+	pid := os.Getpid()
+	properties := []property{
+		{"Description", dbus.MakeVariant("palyrad and its sandboxes")},
+		{"PIDs", dbus.MakeVariant([]uint32{uint32(pid)})},
+		{"Delegate", dbus.MakeVariant(true)},
+		{"CollectMode", dbus.MakeVariant("inactive-or-failed")},
+	}
+	if slice != "" {
+		properties = append(properties, property{"Slice", dbus.MakeVariant(slice)})
+	}
+	type auxiliary struct {
+		Name       string
+		Properties []property
+	}
+	return []any{"palyrad-" + strconv.Itoa(pid) + ".scope", "fail", properties, []auxiliary{}}
+}
+
+// readable returns an error with a text that is short and has no control characters.
+func readable(err error) error {
+	if err == nil {
+		return nil
+	}
+	words := err.Error()
+	if answer, ok := errors.AsType[dbus.Error](err); ok {
+		words = answer.Name + ": " + words
+	}
+	quoted := strconv.QuoteToGraphic(words)
+	return errors.New(text.Ellipsis(quoted[1:len(quoted)-1], maxQuoted))
 }
