@@ -386,7 +386,7 @@ func TestChangesThatFail(t *testing.T) {
 }
 
 // TestConnectionsSurviveUnrelatedChanges: a connection continues as long as its device is valid and
-// its permissions are not reduced. Added permissions, and changes of other members, end nothing.
+// its permissions are not reduced. It survives added permissions and changes of other members.
 func TestConnectionsSurviveUnrelatedChanges(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

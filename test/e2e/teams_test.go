@@ -107,7 +107,7 @@ func TestCircularConfirmation(t *testing.T) {
 	}{{a, "x"}, {x, "y"}, {y, "x"}} {
 		word.who.run("members", "confirm", word.whom).Want(t, 3, "PERMISSION_DENIED")
 	}
-	// For A there is only D, and for D the other three count as one person.
+	// Only D is independent of A, and for D the other three count as one person.
 	for _, who := range []*client{a, d} {
 		who.run("call", "fs.write", "path=b.txt", "content=x").Want(t, 3, "APPROVAL_UNATTAINABLE")
 	}

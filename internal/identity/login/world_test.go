@@ -93,7 +93,7 @@ func (w *world) keepsSecrets() {
 	}
 	for _, secret := range append(w.provider.Said(), logintest.Secret) {
 		if len(secret) > 4 && strings.Contains(all, secret) {
-			w.t.Errorf("the secret %q stands in a log, an event or an error", secret)
+			w.t.Errorf("the secret %q occurs in a log, an event or an error", secret)
 		}
 	}
 }

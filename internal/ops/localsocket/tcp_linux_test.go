@@ -91,7 +91,7 @@ func TestNeighbors(t *testing.T) {
 				t.Errorf("the owner is %v: %v", p, p.Refused)
 			}
 			if p := neighbor(t, l, own, true); reason.Of(p.Refused) != reason.Unauthenticated || p.UID != -1 {
-				t.Errorf("who has left is uid %d: %v", p.UID, p.Refused)
+				t.Errorf("a disconnected client is uid %d: %v", p.UID, p.Refused)
 			}
 			if own != 0 {
 				t.Skip("only root starts a process of another user")

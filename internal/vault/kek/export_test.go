@@ -7,7 +7,7 @@ var (
 	NewSession   = newSession
 )
 
-// Protection is a protection of two functions.
+// Protection returns the protection that the two functions implement.
 func Protection(protect, unprotect func(text, about []byte) ([]byte, error)) protection {
 	return protection{protect, unprotect}
 }

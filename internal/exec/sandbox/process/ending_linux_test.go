@@ -146,7 +146,7 @@ func TestDaemonIsKilled(t *testing.T) {
 		mark := "2718" + strconv.Itoa(os.Getpid())
 		e := errand{Spec: jailtest.Shell(t, jailtest.Workspace(t), "echo up; (setsid sleep "+mark+"9 &); sleep "+mark), LayerDir: jailtest.Dir(t), Alone: alone}
 		if alone {
-			// Only the program itself ends without groups and namespaces.
+			// Without groups and namespaces, only the program itself ends.
 			e.Spec.Argv[2] = "echo up; exec sleep " + mark
 			e.Without = []string{"control_group"}
 		}
