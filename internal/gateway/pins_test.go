@@ -242,7 +242,7 @@ func TestNewServerThatPoliciesDoNotFit(t *testing.T) {
 	must.Do(t, w.g.router.SetTools("docs", server))
 	must.Do(t, w.g.policies.Rebuild(t.Context(), "user:local"))
 	states("new", reason.ToolSuspended)
-	if why := w.g.router.Suspended("docs/list"); why == nil || !strings.Contains(why.Message, "stays out as a whole") || !strings.Contains(why.NextStep(), "palyra policy check") {
+	if why := w.g.router.Suspended("docs/list"); why == nil || !strings.Contains(why.Message, "none of whose tools is available") || !strings.Contains(why.NextStep(), "palyra policy check") {
 		t.Errorf("the reason is %v", why)
 	}
 	must.Do(t, w.g.policies.Rebuild(t.Context(), "user:local")) // as after a change of a member

@@ -129,7 +129,7 @@ func TestLogin(t *testing.T) {
 	provider.SignIn(logintest.Person{Subject: "s-eve", Name: "eve", Groups: []string{"staff"}})
 	stranger.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 3, "LOGIN_REFUSED", "in no group that has a role here", "[[oidc.groups]]")
 	provider.SignIn(logintest.Person{Subject: "s-eve", Name: "local", Groups: []string{"approvers"}})
-	stranger.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 3, "LOGIN_REFUSED", "there is a local member user:local")
+	stranger.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 3, "LOGIN_REFUSED", "the local member user:local already exists")
 
 	// The group changes at the next login, which names only the context.
 	provider.SignIn(logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"makers"}})
@@ -210,6 +210,6 @@ func TestLoginWhileTheProviderIsUnavailable(t *testing.T) {
 	provider.Down(true, "/.well-known/openid-configuration")
 	g := startGateway(t, loginConfig(t, provider, t.TempDir()))
 	m := machine{g, t.TempDir()}
-	m.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 6, "LOGIN_UNAVAILABLE", "cannot be asked")
+	m.logIn(g.address(), "--ca-fingerprint", g.fingerprint()).Want(t, 6, "LOGIN_UNAVAILABLE", "cannot be reached")
 	g.local().ok("status")
 }

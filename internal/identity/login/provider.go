@@ -68,7 +68,7 @@ func (s *Service) provider(ctx context.Context) (*provider, error) {
 	f.provider, f.err = s.discover(ctx, now)
 	if f.err != nil {
 		f.failedAt = now
-		s.Log.WarnContext(ctx, "the identity provider cannot be asked", slog.String("error", f.err.Error()))
+		s.Log.WarnContext(ctx, "the identity provider cannot be reached", slog.String("error", f.err.Error()))
 	}
 	return f.provider, f.err
 }

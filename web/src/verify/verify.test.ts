@@ -95,7 +95,7 @@ describe("the published journal", () => {
       await expect(verify(flipped), `byte ${i}`).rejects.toThrow(Fault);
     }
     for (const cut of [0, 1, bytes.length / 2, bytes.length - 1]) await expect(verify(bytes.subarray(0, cut))).rejects.toThrow("cut off");
-    await expect(verify(text + "\n")).rejects.toThrow("after the trailer");
+    await expect(verify(text + "\n")).rejects.toThrow("data follows the trailer");
   });
 
   test("remembered roots are compared", async () => {
