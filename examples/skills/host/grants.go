@@ -37,7 +37,7 @@ var (
 	ErrFailed     = errors.New("failed")
 	ErrArgument   = errors.New("bad argument")
 	ErrBudget     = errors.New("budget exceeded")
-	ErrNoKey      = errors.New("no value is stored under this key")
+	ErrNoKey      = errors.New("nothing is kept under this key")
 )
 
 // maxError is the maximum length of an error text that is read.
