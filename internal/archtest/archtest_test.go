@@ -319,6 +319,22 @@ var rules = []struct {
 		fine: []map[string]string{{"internal/call/policy/a.go": "package policy"}},
 	},
 	{
+		name:  "types and interfaces stay narrow",
+		check: CheckBreadth,
+		broken: map[string]map[string]string{
+			"internal/run.Wide: 26 methods, at most 25":          {"internal/run/a.go": manyMethods("run", "Wide", MaxMethods+1)},
+			"internal/egress/web.bridge: 27 methods, at most 26": {"internal/egress/web/a.go": manyMethods("web", "bridge", MaxMethods+2)},
+			"internal/egress/web.bridge: 25 methods; lower":      {"internal/egress/web/a.go": manyMethods("web", "bridge", MaxMethods)},
+			"internal/run.Store: 9 methods, at most 8":           {"internal/run/a.go": "package run; type Store interface { A(); B(); C(); D(); E(); F(); G(); H(); I() }"},
+		},
+		fine: []map[string]string{
+			{"internal/run/a.go": manyMethods("run", "Wide", MaxMethods), "internal/run/a_test.go": manyMethods("run", "Test", MaxMethods+1)},
+			{"internal/egress/web/a.go": manyMethods("web", "bridge", MaxMethods+1)},
+			{"internal/run/runtest/a.go": manyMethods("runtest", "Wide", MaxMethods+1)},
+			{"internal/run/a.go": "package run; type Part interface { I() }; type Store interface { Part; A(); B(); C(); D(); E(); F(); G(); H() }"},
+		},
+	},
+	{
 		name:  "files stay short",
 		check: CheckLengths,
 		broken: map[string]map[string]string{
@@ -468,6 +484,16 @@ var rules = []struct {
 			{"internal/run/a.go": "package run; func f() { os.Symlink(`/etc/passwd`, name) }"},
 		},
 	},
+}
+
+// manyMethods returns a file of a package with a type that has n methods.
+func manyMethods(pkg, name string, n int) string {
+	var b strings.Builder
+	b.WriteString("package " + pkg + "\ntype " + name + " struct{}\n")
+	for i := range n {
+		fmt.Fprintf(&b, "func (%s) m%d() {}\n", name, i)
+	}
+	return b.String()
 }
 
 // manyExports returns a package with n types and n constants.

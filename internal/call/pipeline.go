@@ -82,6 +82,27 @@ type Ledger interface {
 	// digest.
 	Events(ctx context.Context, f journal.Filter) ([]journal.Event, error)
 	Blob(ctx context.Context, digest string) ([]byte, error)
+	// Head returns the number of durable events and the hash of the newest one, from memory.
+	Head() (size int64, hash [32]byte)
+	CallLedger
+	SessionLedger
+}
+
+// CallLedger finds calls.
+type CallLedger interface {
+	// Calls returns a page of the ids of calls, newest first, and the token of the next page.
+	// It filters by parties and by run.
+	Calls(ctx context.Context, f Filter) (ids []string, next string, err error)
+	// RunCalls counts the calls that a run of the gateway made.
+	RunCalls(ctx context.Context, p access.Principal, run string) (int, error)
+	// Claimed returns the claim of an idempotency key, if one exists.
+	Claimed(ctx context.Context, p access.Principal, key string) (Claim, bool, error)
+	// OpenCalls lists the calls that were decided and have no end.
+	OpenCalls(ctx context.Context) ([]OpenCall, error)
+}
+
+// SessionLedger finds and ends sessions.
+type SessionLedger interface {
 	// NewestSession finds the newest session of a key, and Session one by its id. Both call
 	// each with the events of the session and its calls, from which the caller computes the
 	// state of the session.
@@ -90,19 +111,8 @@ type Ledger interface {
 	// Sessions returns a page of sessions, newest first, and the token of the next page. It sets
 	// only the number of calls and LastAt in Past.Did.
 	Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error)
-	// Calls returns a page of the ids of calls, newest first, and the token of the next page.
-	// It filters by parties and by run.
-	Calls(ctx context.Context, f Filter) (ids []string, next string, err error)
-	// RunCalls counts the calls that a run of the gateway made.
-	RunCalls(ctx context.Context, p access.Principal, run string) (int, error)
 	// EndSession stores the end of a session together with an event.
 	EndSession(ctx context.Context, e session.Ending, d event.Draft) error
-	// Claimed returns the claim of an idempotency key, if one exists.
-	Claimed(ctx context.Context, p access.Principal, key string) (Claim, bool, error)
-	// Head returns the number of durable events and the hash of the newest one, from memory.
-	Head() (size int64, hash [32]byte)
-	// OpenCalls lists the calls that were decided and have no end.
-	OpenCalls(ctx context.Context) ([]OpenCall, error)
 }
 
 // EachEvent is called with each event of a session and of its calls. e is valid until it

@@ -11,6 +11,14 @@ import (
 // Store is the journal and the rows of runs, which are written in one transaction with their
 // events.
 type Store interface {
+	JournalReader
+	RunRows
+	// Append makes events durable.
+	Append(ctx context.Context, w Write) error
+}
+
+// JournalReader reads the journal.
+type JournalReader interface {
 	// Head returns the newest durable head of the journal.
 	Head() journal.Head
 	// Recent returns the events after a sequence number from memory, or false if it does not have
@@ -20,15 +28,16 @@ type Store interface {
 	Events(ctx context.Context, f journal.Filter) ([]journal.Event, error)
 	// Blob returns the blob with a digest.
 	Blob(ctx context.Context, digest string) ([]byte, error)
+}
 
+// RunRows stores the rows of runs together with their events.
+type RunRows interface {
 	// Started returns the run with the principal's key; found is false if the key has no run. The
 	// error for a key with another digest is IDEMPOTENCY_MISMATCH.
 	Started(ctx context.Context, b Beginning) (r Record, found bool, err error)
 	// Begin stores the row of a new run, which starts at the time of its event. If the principal's
 	// key already has a run, that run is returned as by Started, and nothing is written.
 	Begin(ctx context.Context, b Beginning) (r Record, fresh bool, err error)
-	// Append makes events durable.
-	Append(ctx context.Context, w Write) error
 	// End stores the end of a run, at the time of its event. The error is RUN_ENDED if the row
 	// already has an end.
 	End(ctx context.Context, r Record, w Write) (Record, error)

@@ -11,9 +11,7 @@ import (
 // wrapped key. Errors have reasons: VaultLocked, VaultKeyMissing, or SecretUnreadable for a damaged
 // box.
 type Keys interface {
-	Wrap(ctx context.Context, about string, key []byte) (id string, box []byte, err error)
-	Unwrap(ctx context.Context, about, id string, box []byte) (key []byte, err error)
-	Current(ctx context.Context) (id string, err error)
+	KeyWrapper
 	// IDs returns all keys, including the current one.
 	IDs(ctx context.Context) ([]string, error)
 	// Rotate creates another key and makes it current; the old keys still unwrap.
@@ -24,6 +22,13 @@ type Keys interface {
 	// Export returns the keys themselves, the current one last.
 	Export(ctx context.Context) ([]kek.Exported, error)
 	Status(ctx context.Context) kek.Status
+}
+
+// KeyWrapper encrypts data keys. The text about is authenticated with the key.
+type KeyWrapper interface {
+	Wrap(ctx context.Context, about string, key []byte) (id string, box []byte, err error)
+	Unwrap(ctx context.Context, about, id string, box []byte) (key []byte, err error)
+	Current(ctx context.Context) (id string, err error)
 }
 
 // Box is a stored data key.

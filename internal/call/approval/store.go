@@ -22,6 +22,18 @@ var (
 // Tx is one unit of the store's writer. Units are serialized, and each reads the writes of the
 // previous ones. If the function of a unit returns an error, the unit has no effect.
 type Tx interface {
+	RecordTx
+	GrantTx
+	// Freeze returns the freeze row, or nil.
+	Freeze() (*FreezeState, error)
+	// SetFreeze stores the freeze row, or removes it if nil.
+	SetFreeze(*FreezeState) error
+	// Emit journals events with the unit.
+	Emit(drafts ...event.Draft)
+}
+
+// RecordTx reads and writes records in a unit.
+type RecordTx interface {
 	// Record returns the stored record, or ErrNotFound.
 	Record(id string) (Record, error)
 	// InsertRecord stores a new record and sets its Revision.
@@ -32,6 +44,10 @@ type Tx interface {
 	// RewriteRecord is ReplaceRecord for a record whose call has changed: it also stores
 	// Prompt, Binding and Request.
 	RewriteRecord(r *Record, state State, version int64) error
+}
+
+// GrantTx reads and writes grants in a unit.
+type GrantTx interface {
 	// Grant returns the stored grant, or ErrNotFound.
 	Grant(id string) (Grant, error)
 	// InsertGrant stores a new grant.
@@ -39,15 +55,9 @@ type Tx interface {
 	// ReplaceGrant stores g in place of the grant with that version; otherwise it returns
 	// ErrStale.
 	ReplaceGrant(g Grant, version int64) error
-	// Freeze returns the freeze row, or nil.
-	Freeze() (*FreezeState, error)
-	// SetFreeze stores the freeze row, or removes it if nil.
-	SetFreeze(*FreezeState) error
-	// Emit journals events with the unit.
-	Emit(drafts ...event.Draft)
 }
 
-// Store holds records, grants and the freeze row.
+// Store holds records, grants and the freeze row. Records and Changes omit Request.
 type Store interface {
 	// Update runs fn as one unit and returns when the unit and its events are durable. After an
 	// error the unit has no effect.
@@ -56,16 +66,21 @@ type Store interface {
 	Record(ctx context.Context, id string) (Record, error)
 	Grant(ctx context.Context, id string) (Grant, error)
 	// Records and Grants return one page, newest first, and the token of the next page, "" at
-	// the end; PageSize defines page sizes. Records and Changes omit Request.
+	// the end; PageSize defines page sizes.
 	Records(ctx context.Context, f Filter) ([]Record, string, error)
 	Grants(ctx context.Context, f GrantFilter) ([]Grant, string, error)
+	// Freeze returns the freeze row, or nil.
+	Freeze(ctx context.Context) (*FreezeState, error)
+	RecordHistory
+}
+
+// RecordHistory finds changed and past records.
+type RecordHistory interface {
 	// Changes returns at most limit records with a revision above after, in the order of
 	// revisions.
 	Changes(ctx context.Context, after int64, limit int) ([]Record, error)
 	// LastRevision returns the highest revision, or 0.
 	LastRevision(ctx context.Context) (int64, error)
-	// Freeze returns the freeze row, or nil.
-	Freeze(ctx context.Context) (*FreezeState, error)
 	// Tallied counts the records that a filter selects, on all of its pages.
 	Tallied(ctx context.Context, f Filter) (Tallies, error)
 	// Lately counts earlier approval requests, and earlier calls without one. The calls without one

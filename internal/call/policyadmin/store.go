@@ -8,9 +8,20 @@ import (
 	"palyra/internal/core/event"
 )
 
-// Store holds policy sets, pins, and the inputs of past evaluations. Events are appended
+// Store holds policy sets, ceilings, pins, and the inputs of past evaluations. Events are appended
 // together with their data, or not at all.
 type Store interface {
+	VersionStore
+	CeilingStore
+	PinStore
+	// ProposalOf finds the proposal of a decision. It ignores events before a time.
+	ProposalOf(ctx context.Context, decisionID string, before time.Time) (proposal string, found bool, err error)
+	// Blob returns the content of a digest.
+	Blob(ctx context.Context, digest string) ([]byte, error)
+}
+
+// VersionStore holds the policy sets that were in force.
+type VersionStore interface {
 	// PutPolicySet stores a set and its snapshot.
 	PutPolicySet(ctx context.Context, s KeptSet, loaded event.Draft) error
 	// PolicyVersion finds a version by its digest or a prefix of it.
@@ -27,21 +38,22 @@ type Store interface {
 	// SnapshotInputs returns the inputs of the set with a snapshot digest, or nil if they were not
 	// stored.
 	SnapshotInputs(ctx context.Context, digest string) ([]byte, error)
+}
 
-	// Ceilings lists the ceilings set by commands, by name.
+// CeilingStore holds the ceilings that commands set.
+type CeilingStore interface {
+	// Ceilings lists the ceilings by name.
 	Ceilings(ctx context.Context) ([]Ceiling, error)
 	// PutCeiling stores a ceiling and replaces one with the same name. It returns the ceiling with
 	// its time.
 	PutCeiling(ctx context.Context, c Ceiling, set event.Draft) (Ceiling, error)
+}
 
+// PinStore holds the approved tool definitions.
+type PinStore interface {
 	// Pins lists the stored tool definitions by name.
 	Pins(ctx context.Context) ([]Pin, error)
 	PutPins(ctx context.Context, pins []Pin, events ...event.Draft) error
-
-	// ProposalOf finds the proposal of a decision. It ignores events before a time.
-	ProposalOf(ctx context.Context, decisionID string, before time.Time) (proposal string, found bool, err error)
-	// Blob returns the content of a digest.
-	Blob(ctx context.Context, digest string) ([]byte, error)
 }
 
 // Grants finds grants, including ended ones.

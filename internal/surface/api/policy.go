@@ -18,25 +18,30 @@ import (
 
 // Policies loads and stores policy sets.
 type Policies interface {
+	people.Ceilings
+	PolicyVersions
 	// Check returns the findings for sources under the running schema.
 	Check(ctx context.Context, sources []policy.Source) []finding.Finding
 	// Reload reads the policy directory again.
 	Reload(ctx context.Context, by access.Caller) (policyadmin.Reloaded, error)
-	// Activate puts a stored version in force, identified by its digest or a prefix of it.
-	Activate(ctx context.Context, by access.Caller, version string) (policyadmin.Reloaded, error)
 	Current() policyadmin.InForce
-	people.Ceilings
 	// Directory compares the policy directory with the set in force.
 	Directory() policyadmin.Directory
-	// Version finds a stored version as Activate does.
-	Version(ctx context.Context, version string) (policyadmin.Version, error)
-	// Versions lists one page, newest first.
-	Versions(ctx context.Context, size int, token string) (list []policyadmin.Version, next string, err error)
 	// Build builds a policy set from sources. The set also has the sources in force, unless
 	// replace is true. It does not come into force.
 	Build(ctx context.Context, sources []policy.Source, replace bool) (*policy.Set, error)
 	// Test runs test files against sources, or against the sources in force if sources is empty.
 	Test(ctx context.Context, sources, tests []policy.Source) (policytests.Report, error)
+}
+
+// PolicyVersions has the stored versions, and the calls that they decided.
+type PolicyVersions interface {
+	// Activate puts a stored version in force, identified by its digest or a prefix of it.
+	Activate(ctx context.Context, by access.Caller, version string) (policyadmin.Reloaded, error)
+	// Version finds a stored version as Activate does.
+	Version(ctx context.Context, version string) (policyadmin.Version, error)
+	// Versions lists one page, newest first.
+	Versions(ctx context.Context, size int, token string) (list []policyadmin.Version, next string, err error)
 	// Past finds a decided call by the id of its proposal or decision. A call of another caller is
 	// found only with the permission to read the journal.
 	Past(ctx context.Context, by access.Caller, id string) (policyadmin.PastCall, error)

@@ -80,6 +80,13 @@ func (c ChatUser) Votes() bool { return !c.ConsentedAt.IsZero() }
 
 // Store stores deliveries and chat users.
 type Store interface {
+	CursorStore
+	DeliveryStore
+	ChatUserStore
+}
+
+// CursorStore holds the position in the journal up to which deliveries were queued.
+type CursorStore interface {
 	// NotifyCursor returns the last event whose deliveries were queued, 0 for none.
 	NotifyCursor(ctx context.Context) (int64, error)
 	// QueueDeliveries stores deliveries together with the cursor. An existing delivery of the same
@@ -88,6 +95,10 @@ type Store interface {
 	// ForgetCursor resets the cursor of a gateway without targets. Events until a target is
 	// configured are then not delivered.
 	ForgetCursor(ctx context.Context) error
+}
+
+// DeliveryStore holds deliveries.
+type DeliveryStore interface {
 	// NextDelivery returns the queued delivery of a target that is due first.
 	NextDelivery(ctx context.Context, target string) (d Delivery, found bool, err error)
 	// QueuedDeliveries returns the number of queued deliveries of each target.
@@ -101,7 +112,10 @@ type Store interface {
 	AskedDelivery(ctx context.Context, target, approval string) (d Delivery, found bool, err error)
 	// PruneDeliveries deletes the deliveries that ended before a time.
 	PruneDeliveries(ctx context.Context, before time.Time) error
+}
 
+// ChatUserStore maps chat users to members.
+type ChatUserStore interface {
 	ChatUsers(ctx context.Context) ([]ChatUser, error)
 	// PutChatUser maps a user. It replaces an earlier mapping.
 	PutChatUser(ctx context.Context, u ChatUser, e event.Draft) error

@@ -32,7 +32,7 @@ type Consents interface {
 // admin maps ids. An admin who maps their own account to another member could otherwise vote as
 // that member, so a user can vote only after the member has consented.
 type Users struct {
-	store    Store
+	store    ChatUserStore
 	members  Members
 	consents Consents
 	guard    change.Guard
@@ -45,7 +45,7 @@ type Users struct {
 }
 
 // NewUsers returns the users with the mappings in the store.
-func NewUsers(ctx context.Context, store Store, members Members, consents Consents, guard change.Guard, now func() time.Time) (*Users, error) {
+func NewUsers(ctx context.Context, store ChatUserStore, members Members, consents Consents, guard change.Guard, now func() time.Time) (*Users, error) {
 	list, err := store.ChatUsers(ctx)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,11 @@ type Passkeys interface {
 	Remove(ctx context.Context, w passkey.Word, id []byte) (passkey.Passkey, error)
 	Passkeys(of access.Principal) []passkey.Passkey
 	Lost() []passkey.Passkey
+	PasskeyProofs
+}
+
+// PasskeyProofs requests and verifies the signatures of passkeys.
+type PasskeyProofs interface {
 	Proving() []access.Principal
 	Challenge(member access.Principal, purpose string, statement func(nonce []byte) passkey.Statement) (passkey.Ceremony, error)
 	ChangeOf(by access.Principal, what string, id, nonce []byte) passkey.Change

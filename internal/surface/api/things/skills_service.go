@@ -14,17 +14,32 @@ import (
 
 // SkillManager manages skills. It is implemented by registry.Registry.
 type SkillManager interface {
+	SkillPackages
+	InstalledSkills
+	SkillPublishers
+}
+
+// SkillPackages receives and installs packages.
+type SkillPackages interface {
 	Stage(ctx context.Context, by access.Caller, p registry.Part) (received int64, err error)
 	Inspect(ctx context.Context, digest string) (registry.Inspection, error)
 	// Prepare compiles the modules of a staged package, which can be slow.
 	Prepare(ctx context.Context, digest string) error
 	Install(ctx context.Context, by access.Caller, digest string) (registry.Installed, error)
+}
+
+// InstalledSkills has the installed versions.
+type InstalledSkills interface {
 	List() []registry.Installed
 	Get(name, version string) (registry.Installed, error)
 	// Audit inspects a version again; problem is the reason why its tools cannot be called.
 	Audit(ctx context.Context, name, version string) (findings []skill.Finding, problem, err error)
 	SetStatus(ctx context.Context, by access.Caller, name, version string, s registry.Status, why string) (registry.Installed, error)
 	Remove(ctx context.Context, by access.Caller, name, version string) error
+}
+
+// SkillPublishers has the pinned keys of publishers.
+type SkillPublishers interface {
 	Publishers() []registry.Publisher
 	Trust(ctx context.Context, by access.Caller, p registry.Publisher) error
 	Distrust(ctx context.Context, by access.Caller, name string) error

@@ -17,6 +17,7 @@ import (
 
 // UpstreamManager manages the upstream servers.
 type UpstreamManager interface {
+	UpstreamUpdater
 	List() []declared.State
 	Show(name string) (declared.State, error)
 	// Check refuses a declaration that cannot be added. It returns the declaration with the known
@@ -26,6 +27,10 @@ type UpstreamManager interface {
 	Remove(ctx context.Context, by access.Caller, name string) error
 	Refresh(ctx context.Context, by access.Caller, name string) (declared.State, error)
 	Approve(ctx context.Context, by access.Caller, name, digest string) (declared.State, error)
+}
+
+// UpstreamUpdater declares servers again from another installation of their package.
+type UpstreamUpdater interface {
 	// Updated returns a server as Update would declare it: from the installation at prefix.
 	Updated(name, prefix string) (declared.Server, error)
 	Update(ctx context.Context, by access.Caller, name, prefix string) (declared.State, error)

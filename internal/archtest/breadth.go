@@ -1,0 +1,117 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"maps"
+	"slices"
+)
+
+// MaxMethods is the maximum number of methods of a type, including unexported ones, and MaxInterface
+// of an interface; an embedded interface does not count.
+const MaxMethods, MaxInterface = 25, 8
+
+// broad lists the types that still have more methods than MaxMethods, with their number. The numbers
+// MUST only decrease: split a type by noun instead of adding a method.
+var broad = map[string]int{
+	"internal/call.Pipeline":                      45,
+	"internal/call.authorization":                 59,
+	"internal/call.call":                          33,
+	"internal/call/approval.Desk":                 106,
+	"internal/call/dispatch.Router":               27,
+	"internal/call/policy.Set":                    87,
+	"internal/call/policy.linter":                 39,
+	"internal/call/policy/explain.search":         28,
+	"internal/call/policyadmin.Admin":             60,
+	"internal/cli/calls.approvalCommands":         34,
+	"internal/cli/client.App":                     37,
+	"internal/cli/evidence.app":                   42,
+	"internal/cli/people.operateCommands":         36,
+	"internal/cli/policy.app":                     41,
+	"internal/cli/printer.Printer":                34,
+	"internal/cli/setup/install.Site":             26,
+	"internal/cli/things/vaultmove.Mover":         29,
+	"internal/cli/tui.model":                      46,
+	"internal/core/config.checker":                61,
+	"internal/egress/web.bridge":                  26,
+	"internal/evidence/journal.Log":               35,
+	"internal/exec/builtin.process":               60,
+	"internal/exec/sandbox/cgroup.Group":          33,
+	"internal/exec/sandbox/jail.Cell":             44,
+	"internal/exec/sandbox/jail.Machine":          27,
+	"internal/exec/skill/registry.Registry":       39,
+	"internal/exec/upstream.Manager":              85,
+	"internal/exec/upstream.instance":             32,
+	"internal/exec/wasm/module.parser":            31,
+	"internal/exec/workspace.Root":                29,
+	"internal/exec/workspace/overlay.transaction": 30,
+	"internal/gateway/doctor.subject":             39,
+	"internal/identity.Service":                   144,
+	"internal/identity/ca.Authority":              72,
+	"internal/identity/login.Service":             26,
+	"internal/identity/pairing.Host":              29,
+	"internal/identity/passkeys.Keeper":           26,
+	"internal/run.Manager":                        34,
+	"internal/store/sqlite.Conn":                  30,
+	"internal/store/sqlite.DB":                    68,
+	"internal/store/sqlite.writer":                36,
+	"internal/surface/authzen.Service":            33,
+	"internal/surface/console.Console":            38,
+	"internal/surface/mcp.Server":                 55,
+	"internal/vault.Service":                      45,
+	"internal/vault/kek.Ring":                     40,
+}
+
+// CheckBreadth finds types and interfaces with too many methods. Test support and generated code may
+// have more.
+func CheckBreadth(t *Tree) []Finding {
+	var out []Finding
+	for _, p := range t.Sorted() {
+		if testSupport(p.Dir) || !within(p.Dir, "internal") {
+			continue
+		}
+		methods, interfaces := make(map[string]int), make(map[string]int)
+		for _, f := range p.product() {
+			countOwn(f, methods, interfaces)
+		}
+		for _, name := range slices.Sorted(maps.Keys(methods)) {
+			id, n := p.Dir+"."+name, methods[name]
+			switch bound := broad[id]; {
+			case bound == 0 && n > MaxMethods:
+				out = append(out, Finding{id, fmt.Sprintf("%d methods, at most %d: split the type by noun", n, MaxMethods)})
+			case bound != 0 && n > bound:
+				out = append(out, Finding{id, fmt.Sprintf("%d methods, at most %d: the type is already too broad; add the method to another type", n, bound)})
+			case bound != 0 && n < bound:
+				out = append(out, Finding{id, fmt.Sprintf("%d methods; lower its number in archtest from %d, or remove the entry at %d", n, bound, MaxMethods)})
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(interfaces)) {
+			if n := interfaces[name]; n > MaxInterface {
+				out = append(out, Finding{p.Dir + "." + name, fmt.Sprintf("%d methods, at most %d: compose the interface of smaller ones", n, MaxInterface)})
+			}
+		}
+	}
+	return out
+}
+
+// countOwn counts the methods that a file adds to each type, and the methods that each interface
+// declares itself.
+func countOwn(f *File, methods, interfaces map[string]int) {
+	for _, d := range f.Syntax.Decls {
+		if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv != nil {
+			methods[receiver(fn.Recv.List[0].Type)]++
+		}
+	}
+	ast.Inspect(f.Syntax, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok {
+			return true
+		}
+		if i, ok := spec.Type.(*ast.InterfaceType); ok {
+			for _, m := range i.Methods.List {
+				interfaces[spec.Name.Name] += len(m.Names)
+			}
+		}
+		return false
+	})
+}
