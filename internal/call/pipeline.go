@@ -84,12 +84,12 @@ type Ledger interface {
 	Blob(ctx context.Context, digest string) ([]byte, error)
 	// Head returns the number of durable events and the hash of the newest one, from memory.
 	Head() (size int64, hash [32]byte)
-	CallLedger
-	SessionLedger
+	PastCalls
+	PastSessions
 }
 
-// CallLedger finds calls.
-type CallLedger interface {
+// PastCalls finds calls.
+type PastCalls interface {
 	// Calls returns a page of the ids of calls, newest first, and the token of the next page.
 	// It filters by parties and by run.
 	Calls(ctx context.Context, f Filter) (ids []string, next string, err error)
@@ -101,8 +101,8 @@ type CallLedger interface {
 	OpenCalls(ctx context.Context) ([]OpenCall, error)
 }
 
-// SessionLedger finds and ends sessions.
-type SessionLedger interface {
+// PastSessions finds and ends sessions.
+type PastSessions interface {
 	// NewestSession finds the newest session of a key, and Session one by its id. Both call
 	// each with the events of the session and its calls, from which the caller computes the
 	// state of the session.

@@ -12,7 +12,7 @@ import (
 // events.
 type Store interface {
 	JournalReader
-	RunRows
+	Rows
 	// Append makes events durable.
 	Append(ctx context.Context, w Write) error
 }
@@ -30,8 +30,8 @@ type JournalReader interface {
 	Blob(ctx context.Context, digest string) ([]byte, error)
 }
 
-// RunRows stores the rows of runs together with their events.
-type RunRows interface {
+// Rows stores the rows of runs together with their events.
+type Rows interface {
 	// Started returns the run with the principal's key; found is false if the key has no run. The
 	// error for a key with another digest is IDEMPOTENCY_MISMATCH.
 	Started(ctx context.Context, b Beginning) (r Record, found bool, err error)

@@ -68,7 +68,7 @@ func reachableAt(ctx context.Context, address string) error {
 	if err != nil {
 		return readable(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	var owned bool
 	err = conn.BusObject().CallWithContext(ctx, "org.freedesktop.DBus.NameHasOwner", 0, manager).Store(&owned)
 	if err == nil && !owned {
@@ -84,7 +84,7 @@ func askAt(ctx context.Context, address, slice string) error {
 	if err != nil {
 		return readable(err)
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }()
 	return readable(moveTo(ctx, conn, slice))
 }
 
