@@ -21,7 +21,6 @@ var broad = map[string]int{
 	"internal/call.authorization":                 59,
 	"internal/call.call":                          33,
 	"internal/call/approval.Desk":                 106,
-	"internal/call/dispatch.Router":               27,
 	"internal/call/policy.Set":                    87,
 	"internal/call/policy.linter":                 39,
 	"internal/call/policy/explain.search":         28,

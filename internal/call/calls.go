@@ -7,8 +7,11 @@ import (
 	"strings"
 
 	"palyra/internal/call/record"
+	"palyra/internal/call/session"
 	"palyra/internal/core/access"
+	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
+	"palyra/internal/evidence/journal"
 )
 
 // PastCall is a call as journaled, with its progress if it is still under way.
@@ -30,6 +33,38 @@ type Parties struct{ Principal, OnBehalfOf string }
 func (o Parties) Is(p access.Principal) bool {
 	return p.String() == o.Principal || p.String() == o.OnBehalfOf
 }
+
+// PastCalls finds calls.
+type PastCalls interface {
+	// Calls returns a page of the ids of calls, newest first, and the token of the next page.
+	// It filters by parties and by run.
+	Calls(ctx context.Context, f Filter) (ids []string, next string, err error)
+	// RunCalls counts the calls that a run of the gateway made.
+	RunCalls(ctx context.Context, p access.Principal, run string) (int, error)
+	// Claimed returns the claim of an idempotency key, if one exists.
+	Claimed(ctx context.Context, p access.Principal, key string) (Claim, bool, error)
+	// OpenCalls lists the calls that were decided and have no end.
+	OpenCalls(ctx context.Context) ([]OpenCall, error)
+}
+
+// PastSessions finds and ends sessions.
+type PastSessions interface {
+	// NewestSession finds the newest session of a key, and Session one by its id. Both call
+	// each with the events of the session and its calls, from which the caller computes the
+	// state of the session.
+	NewestSession(ctx context.Context, k session.Key, each EachEvent) (session.Past, bool, error)
+	Session(ctx context.Context, id string, each EachEvent) (session.Past, bool, error)
+	// Sessions returns a page of sessions, newest first, and the token of the next page. It sets
+	// only the number of calls and LastAt in Past.Did.
+	Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error)
+	// EndSession stores the end of a session together with an event.
+	EndSession(ctx context.Context, e session.Ending, d event.Draft) error
+}
+
+// EachEvent is called with each event of a session and of its calls. e is valid until it
+// returns. ofRun is true if the event belongs to a call of a gateway run. An error stops the
+// iteration.
+type EachEvent func(e *journal.Event, ofRun bool) error
 
 // Filter selects calls. Empty fields select all.
 type Filter struct {

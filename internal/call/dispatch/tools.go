@@ -11,10 +11,9 @@ import (
 )
 
 // SetTools replaces all tools of one source, such as an upstream server, atomically; an empty
-// list removes them. After an error nothing is changed. Calls under way keep the tool that they
-// found. The caller must rebuild the policies (policyadmin.Rebuild): a tool that they do not
-// include is denied.
-func (r *Router) SetTools(source string, tools []tool.Runnable) error {
+// list removes them. After an error nothing is changed. The caller must rebuild the policies
+// (policyadmin.Rebuild): a tool that they do not include is denied.
+func (c *Catalog) SetTools(source string, tools []tool.Runnable) error {
 	list := make([]*entry, 0, len(tools))
 	for _, t := range tools {
 		e, err := entryOf(t)
@@ -23,10 +22,10 @@ func (r *Router) SetTools(source string, tools []tool.Runnable) error {
 		}
 		list = append(list, e)
 	}
-	r.setting.Lock()
-	defer r.setting.Unlock()
-	all := &toolset{revision: r.Revision() + 1, byName: make(map[string]*entry)}
-	sources := maps.Clone(r.sources)
+	c.setting.Lock()
+	defer c.setting.Unlock()
+	all := &toolset{revision: c.Revision() + 1, byName: make(map[string]*entry)}
+	sources := maps.Clone(c.sources)
 	if sources[source] = list; len(list) == 0 {
 		delete(sources, source)
 	}
@@ -40,8 +39,8 @@ func (r *Router) SetTools(source string, tools []tool.Runnable) error {
 		}
 	}
 	slices.SortFunc(all.sorted, func(a, b tool.Descriptor) int { return strings.Compare(a.Name, b.Name) })
-	r.sources = sources
-	r.tools.Store(all)
+	c.sources = sources
+	c.tools.Store(all)
 	return nil
 }
 
@@ -59,11 +58,11 @@ func entryOf(t tool.Runnable) (*entry, error) {
 }
 
 // Descriptors lists all tools by name. The caller owns the list.
-func (r *Router) Descriptors() []tool.Descriptor { return slices.Clone(r.tools.Load().sorted) }
+func (c *Catalog) Descriptors() []tool.Descriptor { return slices.Clone(c.tools.Load().sorted) }
 
 // Descriptor finds one tool by its name.
-func (r *Router) Descriptor(name string) (tool.Descriptor, bool) {
-	e, ok := r.tools.Load().byName[name]
+func (c *Catalog) Descriptor(name string) (tool.Descriptor, bool) {
+	e, ok := c.tools.Load().byName[name]
 	if !ok {
 		return tool.Descriptor{}, false
 	}
@@ -72,8 +71,8 @@ func (r *Router) Descriptor(name string) (tool.Descriptor, bool) {
 
 // Revision changes whenever the tools change. A caller that caches data derived from
 // Descriptors must read Revision first.
-func (r *Router) Revision() uint64 {
-	if all := r.tools.Load(); all != nil {
+func (c *Catalog) Revision() uint64 {
+	if all := c.tools.Load(); all != nil {
 		return all.revision
 	}
 	return 0
@@ -81,15 +80,15 @@ func (r *Router) Revision() uint64 {
 
 // Suspend prevents calls of the named tools, each with the error for its callers, and allows
 // all others. It replaces the previous suspensions.
-func (r *Router) Suspend(tools map[string]*reason.Error) {
+func (c *Catalog) Suspend(tools map[string]*reason.Error) {
 	tools = maps.Clone(tools)
-	r.suspended.Store(&tools)
+	c.suspended.Store(&tools)
 }
 
 // Unusable returns the reason why calls of the named tool cannot run at present: it is
 // suspended, or the tool reports an error. It returns nil for usable tools.
-func (r *Router) Unusable(name string) error {
-	e, err := r.find(name)
+func (c *Catalog) Unusable(name string) error {
+	e, err := c.find(name)
 	if err != nil {
 		return err
 	}
