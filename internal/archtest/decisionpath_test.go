@@ -23,7 +23,7 @@ const (
 	pathDocument = "docs/design/decision-path.md"
 	// maxPathLines bounds the whole files, and maxPathFunctions the functions and variables that are
 	// reached in them. The goal for the files is 9,000.
-	maxPathLines     = 12_300
+	maxPathLines     = 12_280
 	maxPathFunctions = 6_200
 	maxPathFile      = 300
 )
