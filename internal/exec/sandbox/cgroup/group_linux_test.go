@@ -401,6 +401,22 @@ func TestSweepSparesForeign(t *testing.T) {
 	}
 }
 
+// TestSweepSparesOtherUsers: the group of another user does not fail the sweep of an ordinary user.
+// Control: the sweep of its owner removes it.
+func TestSweepSparesOtherUsers(t *testing.T) {
+	t.Parallel()
+	tree := &Tree{sweepDirs: []groupDir{{"", t.TempDir()}}}
+	must.Do(t, os.Mkdir(filepath.Join(tree.sweepDirs[0].dir, "palyra-4194305-1-1"), 0o700))
+	must.Check(t, tree.sweepFor(t.Context(), os.Geteuid()+1))
+	if left := remains(tree, "palyra-"); len(left) != 1 {
+		t.Errorf("the sweep of another user left %v", left)
+	}
+	must.Check(t, tree.sweepFor(t.Context(), os.Geteuid()))
+	if left := remains(tree, "palyra-"); len(left) != 0 {
+		t.Errorf("control: the sweep of the owner left %v", left)
+	}
+}
+
 func TestOrphaned(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]bool{

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"palyra/internal/exec/sandbox/origin"
 )
 
@@ -18,14 +20,16 @@ const deepest = 16
 // Sweep ends and removes the remains of a dead daemon: it kills the remaining processes and
 // removes the groups with their subgroups. It keeps the groups of living daemons. It also keeps
 // groups with processes of an invisible pid namespace, because the state of their daemon is
-// unknown.
-func (t *Tree) Sweep(ctx context.Context) error {
+// unknown. An ordinary user keeps the groups of other users, which it cannot remove.
+func (t *Tree) Sweep(ctx context.Context) error { return t.sweepFor(ctx, os.Geteuid()) }
+
+func (t *Tree) sweepFor(ctx context.Context, uid int) error {
 	var failed error
 	for _, g := range t.orphans() {
 		if err := ctx.Err(); err != nil {
 			return errors.Join(failed, err)
 		}
-		if g.foreign() {
+		if g.foreign() || uid != 0 && !g.ownedBy(uid) {
 			continue
 		}
 		failed = errors.Join(failed, g.End())
@@ -68,6 +72,14 @@ func (g *Group) foreign() bool {
 		}
 	}
 	return false
+}
+
+// ownedBy reports whether a user owns all directories of the group.
+func (g *Group) ownedBy(uid int) bool {
+	return !slices.ContainsFunc(g.distinct(), func(dir string) bool {
+		var st unix.Stat_t
+		return unix.Lstat(dir, &st) == nil && int(st.Uid) != uid
+	})
 }
 
 // below lists the groups below dir, the deepest first.
