@@ -29,7 +29,7 @@ func (t *Tree) sweepFor(ctx context.Context, uid int) error {
 		if err := ctx.Err(); err != nil {
 			return errors.Join(failed, err)
 		}
-		if g.foreign() || uid != 0 && !g.ownedBy(uid) {
+		if g.foreign() || uid != 0 && !ownedBy(uid, g.distinct()) {
 			continue
 		}
 		failed = errors.Join(failed, g.End())
@@ -74,9 +74,9 @@ func (g *Group) foreign() bool {
 	return false
 }
 
-// ownedBy reports whether a user owns all directories of the group.
-func (g *Group) ownedBy(uid int) bool {
-	return !slices.ContainsFunc(g.distinct(), func(dir string) bool {
+// ownedBy reports whether a user owns all of the directories.
+func ownedBy(uid int, dirs []string) bool {
+	return !slices.ContainsFunc(dirs, func(dir string) bool {
 		var st unix.Stat_t
 		return unix.Lstat(dir, &st) == nil && int(st.Uid) != uid
 	})
