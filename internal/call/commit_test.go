@@ -35,8 +35,8 @@ type gateOf struct {
 	err    error
 }
 
-// wrote makes a tool request a commit, and stores the ruling in told.
-func wrote(change func(*tool.CommitRequest), told *gateOf) func(context.Context, tool.Call) tool.Report {
+// wrote returns a tool that requests a commit and stores the ruling in got.
+func wrote(change func(*tool.CommitRequest), got *gateOf) func(context.Context, tool.Call) tool.Report {
 	return func(ctx context.Context, c tool.Call) tool.Report {
 		r := tool.CommitRequest{
 			Facts:   tool.CommitFacts{Workspace: "default", Root: gatewaytest.Digest("9"), Added: 1, Bytes: 3},
@@ -46,13 +46,13 @@ func wrote(change func(*tool.CommitRequest), told *gateOf) func(context.Context,
 		if change != nil {
 			change(&r)
 		}
-		told.ruling, told.err = c.Commit(ctx, r)
+		got.ruling, got.err = c.Commit(ctx, r)
 		report := gatewaytest.Succeeded(`{"exit_code":0}`)
 		report.Changes = &tool.Changes{
-			State: tool.Discarded, Root: r.Facts.Root, Workspace: "default", Added: 1, ApprovalID: told.ruling.ApprovalID,
-			GrantID: told.ruling.GrantID, Reason: told.ruling.Reason,
+			State: tool.Discarded, Root: r.Facts.Root, Workspace: "default", Added: 1, ApprovalID: got.ruling.ApprovalID,
+			GrantID: got.ruling.GrantID, Reason: got.ruling.Reason,
 		}
-		if told.ruling.Allowed {
+		if got.ruling.Allowed {
 			report.Changes.State = tool.Committed
 		}
 		return report
@@ -217,8 +217,8 @@ when { context.changes.classes.contains("git") };`
 	}
 }
 
-// Changes of too many protected paths are refused without a question, because nobody could
-// review them.
+// TestTooManyProtectedPaths: changes of too many protected paths are refused without a question,
+// because approvers could not review them.
 func TestTooManyProtectedPaths(t *testing.T) {
 	t.Parallel()
 	for n, code := range map[int]reason.Code{1000: reason.Cancelled, 1001: reason.CommitRefused} {

@@ -125,22 +125,22 @@ func TestReachableSurfacesAreConfigured(t *testing.T) {
 func TestNobodyPresent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		text    string
-		proving []access.Principal
-		told    bool
+		text     string
+		proving  []access.Principal
+		reported bool
 	}{
-		"nothing asks":                    {told: false},
-		"a demand that is none":           {text: strings.Replace(presentVote, "present: true", "present: false", 1)},
-		"a vote without approvers":        {text: presentVote, told: true},
-		"a vote, and an operator":         {text: presentVote, proving: []access.Principal{policytest.Bob}},
-		"a vote, and one who has no say":  {text: presentVote, proving: []access.Principal{access.User("nobody")}, told: true},
-		"deciding roles without members":  {text: presentDecider, told: true},
-		"of who decides, and an operator": {text: presentDecider, proving: []access.Principal{policytest.Bob}},
+		"nothing asks":                               {reported: false},
+		"no proof of presence demanded":              {text: strings.Replace(presentVote, "present: true", "present: false", 1)},
+		"a vote without approvers":                   {text: presentVote, reported: true},
+		"a vote, and an operator":                    {text: presentVote, proving: []access.Principal{policytest.Bob}},
+		"a vote, and a key of a user without a role": {text: presentVote, proving: []access.Principal{access.User("nobody")}, reported: true},
+		"deciding roles without members":             {text: presentDecider, reported: true},
+		"deciding roles, and an operator":            {text: presentDecider, proving: []access.Principal{policytest.Bob}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			problem, remedy := policytest.Set(t, policytest.ManyMembers(c.text)).NobodyPresent(c.proving)
-			if told := problem != ""; told != c.told || told && (!strings.Contains(problem, "no approver has") || !strings.Contains(remedy, "palyra key presence --passphrase")) {
-				t.Errorf("told %q, %q", problem, remedy)
+			if reported := problem != ""; reported != c.reported || reported && (!strings.Contains(problem, "no approver has") || !strings.Contains(remedy, "palyra key presence --passphrase")) {
+				t.Errorf("the problem is %q, the remedy %q", problem, remedy)
 			}
 		})
 	}

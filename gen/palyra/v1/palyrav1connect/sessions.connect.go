@@ -62,7 +62,7 @@ type SessionServiceClient interface {
 	// old session. The user of the session may end it; other callers need `gateway.freeze`. Agents
 	// are refused.
 	//
-	// Example: {"session_id":"01JZ8Q4T2M0000000000000000","reason":"looked at what it read"}
+	// Example: {"session_id":"01JZ8Q4T2M0000000000000000","reason":"unexpected reads"}
 	EndSession(context.Context, *v1.SessionServiceEndSessionRequest) (*v1.SessionServiceEndSessionResponse, error)
 }
 
@@ -152,7 +152,7 @@ type SessionServiceHandler interface {
 	// old session. The user of the session may end it; other callers need `gateway.freeze`. Agents
 	// are refused.
 	//
-	// Example: {"session_id":"01JZ8Q4T2M0000000000000000","reason":"looked at what it read"}
+	// Example: {"session_id":"01JZ8Q4T2M0000000000000000","reason":"unexpected reads"}
 	EndSession(context.Context, *v1.SessionServiceEndSessionRequest) (*v1.SessionServiceEndSessionResponse, error)
 }
 

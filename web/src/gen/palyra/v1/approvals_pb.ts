@@ -1978,7 +1978,7 @@ export const ApprovalsService: GenService<{
    * person was shown; if either has changed since, the edit is refused with `APPROVAL_CONFLICT` or
    * `DIGEST_MISMATCH`. The changed call is checked, planned and evaluated again, for its requester
    * and for the editor. Values displayed as `[redacted]`, and placeholders of secrets, must stay
-   * where they are. The requester's result reports first what was changed (`executed_as_edited`).
+   * where they are. The requester's result begins with the changes (`executed_as_edited`).
    *
    * Example: {"approval_id":"01JZ8Q4T2M0000000000000000","version":1,
    * "shown_digest":"sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",

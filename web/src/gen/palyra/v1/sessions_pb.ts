@@ -377,7 +377,7 @@ export const SessionService: GenService<{
    * old session. The user of the session may end it; other callers need `gateway.freeze`. Agents
    * are refused.
    *
-   * Example: {"session_id":"01JZ8Q4T2M0000000000000000","reason":"looked at what it read"}
+   * Example: {"session_id":"01JZ8Q4T2M0000000000000000","reason":"unexpected reads"}
    *
    * @generated from rpc palyra.v1.SessionService.EndSession
    */
