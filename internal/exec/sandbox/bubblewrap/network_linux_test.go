@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strings"
@@ -426,6 +427,9 @@ func (v vault) Secret(context.Context, string) ([]byte, error) { return []byte(v
 // A used secret is removed from the program's output, however the program obtained it.
 func TestOutputIsScrubbed(t *testing.T) {
 	t.Parallel()
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Fatal("curl is not installed: run make test without PKG, or apt-get install curl")
+	}
 	const value = "the-real-value"
 	got := make(chan string, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header.Get("X-Token") }))
