@@ -17,9 +17,6 @@ const MaxInterface = 8
 // broad lists the types that still have more methods than MaxMethods, with their number. The numbers
 // MUST only decrease: split a type by noun instead of adding a method.
 var broad = map[string]int{
-	"internal/call.Pipeline":                      45,
-	"internal/call.authorization":                 59,
-	"internal/call.call":                          33,
 	"internal/call/approval.Desk":                 106,
 	"internal/call/policy.Set":                    87,
 	"internal/call/policy.linter":                 39,

@@ -29,23 +29,24 @@ const (
 // stays unchanged.
 //
 // ctx is the context of the call. When it ends, the wait ends and the changes are discarded.
-func (c *call) commit(ctx context.Context, r *tool.CommitRequest, observe func(Event)) (tool.CommitRuling, error) {
-	g, err := c.gate(r, observe)
+func (d *decided) commit(ctx context.Context, r *tool.CommitRequest, observe func(Event)) (tool.CommitRuling, error) {
+	g, err := d.gate(r, observe)
 	if err != nil {
 		return tool.CommitRuling{}, err
 	}
 	return g.pass(ctx, r)
 }
 
-// gate decides whether the changes of a call may be committed to its workspace. It is an
-// authorization like the one for the call, with the change set in place of the arguments.
+// gate decides whether the changes of a call may be committed to its workspace. Its question is
+// like the one about the call, with the change set in place of the arguments.
 type gate struct {
-	authorization
+	*question
+	budget decision.Budget
 	// ruled is the journaled form of the ruling.
 	ruled record.Gated
 }
 
-func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
+func (d *decided) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
 	facts := r.Facts
 	if len(facts.Protected) > mostProtected {
 		facts.Protected = facts.Protected[:mostProtected]
@@ -57,19 +58,20 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gate{authorization: authorization{
-		Pipeline: c.Pipeline, sub: c.sub, observe: observe, counted: c.counted, ran: &c.authorization,
-		proposal: c.proposal, plan: c.plan, request: c.request, budget: c.budget,
+	own := *d.scope
+	own.drafts, own.observe = &drafts{ledger: d.Ledger, of: d.drafts.of}, observe
+	g := &gate{budget: d.budget, question: &question{
+		scope: &own, proposed: d.proposed, ofCall: d.question, proposal: d.proposal, plan: d.plan, request: d.request,
 		subjectID: approval.CommitSubject + facts.Workspace + ":" + facts.Root,
 	}}
 	g.proposal.Input, g.proposal.Tool.SecretPaths = arguments, nil
 	g.plan.Injections = nil
 	g.proposal.Tool.Title = "Commit changes to workspace " + facts.Workspace
 
-	if g.plan.Subject, err = commitSubject(facts, c.plan.Subject); err != nil {
+	if g.plan.Subject, err = commitSubject(facts, d.plan.Subject); err != nil {
 		return nil, err
 	}
-	g.plan.SubjectCovers = commitCovers(facts, c.plan.SubjectCovers)
+	g.plan.SubjectCovers = commitCovers(facts, d.plan.SubjectCovers)
 	g.plan.Binding.Arguments = arguments
 	g.plan.Preview = r.Preview
 	g.plan.Preview.Notes = slices.Concat(r.Preview.Notes, commitNotes(facts))
@@ -81,16 +83,16 @@ func (c *call) gate(r *tool.CommitRequest, observe func(Event)) (*gate, error) {
 		return nil, err
 	}
 	g.request.Args, g.request.Commit, g.request.Time = nil, &facts, time.Now().UTC()
-	g.request.SessionFacts = c.counted.Facts()
+	g.request.SessionFacts = d.counted.Facts()
 
-	g.ruled = record.Gated{ProposalID: c.proposal.ID, DecisionID: c.decisionID, CallDigest: g.digest, Facts: facts, Files: r.Files}
+	g.ruled = record.Gated{ProposalID: d.proposal.ID, DecisionID: d.record.ID, CallDigest: g.digest, Facts: facts, Files: r.Files}
 	files, err := canonical.Marshal(canonical.List(r.Files))
 	if err != nil {
 		return nil, err
 	}
 	if len(files) > inlineArguments {
 		g.ruled.Files, g.ruled.FilesBlob = nil, canonical.Digest(files)
-		g.pending.Blobs = append(g.pending.Blobs, files)
+		own.drafts.Blobs = append(own.drafts.Blobs, files)
 	}
 	return g, nil
 }
@@ -153,7 +155,7 @@ func commitNotes(f tool.CommitFacts) []string {
 
 // pass settles the commit and journals the ruling.
 func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuling, error) {
-	err := g.settleCommit(ctx, r)
+	answered, err := g.settleCommit(ctx, r)
 	if reason.Of(err) == reason.JournalUnavailable {
 		return tool.CommitRuling{}, err
 	}
@@ -161,13 +163,13 @@ func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 	if err = cut(ctx, err); err != nil {
 		why = g.because(ctx, err)
 	}
-	g.rule(decision.Make(g.decisionInput()), why)
-	if g.verdict.SnapshotDigest() != "" {
-		verdict := record.VerdictOf(g.verdict)
+	g.rule(decision.Make(answered.decisionInput()), why)
+	if answered.verdict.SnapshotDigest() != "" {
+		verdict := record.VerdictOf(answered.verdict)
 		g.ruled.Verdict = &verdict
 	}
-	err = g.writeDecision(ctx, g.ruled.Allowed,
-		func() (event.Draft, error) { return newRedacted(event.Gated, g.proposal, &g.ruled) },
+	err = answered.writeDecision(ctx, g.ruled.Allowed,
+		func() (event.Draft, error) { return newRedacted(event.Gated, &g.proposal, &g.ruled) },
 		func(lost *reason.Error) { g.rule(decision.Record{}, lost) })
 	if err != nil {
 		return tool.CommitRuling{}, err
@@ -175,7 +177,7 @@ func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 	// A revocation (of the answer or the caller), a freeze, and the end of the call take
 	// precedence over a recorded approval.
 	if g.ruled.Allowed {
-		if err := cut(ctx, g.checkValid(ctx, g.answer)); err != nil {
+		if err := cut(ctx, answered.checkValid(ctx)); err != nil {
 			g.rule(decision.Record{}, g.because(ctx, err))
 		}
 	}
@@ -185,22 +187,23 @@ func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 }
 
 // settleCommit determines the verdict and the answer. It fails if the changes are too many to
-// decide on, or if the call has ended.
-func (g *gate) settleCommit(ctx context.Context, r *tool.CommitRequest) error {
+// decide on, or if the call has ended. With an error, the value has what was known.
+func (g *gate) settleCommit(ctx context.Context, r *tool.CommitRequest) (*answered, error) {
+	unanswered := &answered{evaluated: evaluated{question: g.question}, budget: g.budget}
 	if n := len(r.Facts.Protected); n > mostProtected {
-		return reason.Errorf(reason.CommitRefused, "deciding on the commit: %d protected paths changed, at most %d are allowed in one commit", n, mostProtected)
+		return unanswered, reason.Errorf(reason.CommitRefused, "deciding on the commit: %d protected paths changed, at most %d are allowed in one commit", n, mostProtected)
 	}
 	if n := len(r.Facts.Top); n > mostProtected {
-		return reason.Errorf(reason.CommitRefused, "deciding on the commit: %d top-level directories changed, at most %d are allowed in one commit", n, mostProtected)
+		return unanswered, reason.Errorf(reason.CommitRefused, "deciding on the commit: %d top-level directories changed, at most %d are allowed in one commit", n, mostProtected)
 	}
 	if err := cut(ctx, nil); err != nil {
-		return err
+		return unanswered, err
 	}
 	// A stop of the gateway also ends the approval request, because the changes are lost then.
 	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	return g.settle(asking)
+	return g.settle(asking, g.budget)
 }
 
 // rule sets the decision. why is the refusal, if it is not nil.

@@ -19,36 +19,33 @@ func (c *call) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.counted = counted
-	member := counted.Member(c.proposal.ID)
-	c.pending.Member = &member
-	c.takeBudget()
+	c.counted, c.drafts.stored = counted, counted.Stored
+	member := counted.Member(c.ids.ID)
+	c.drafts.Member = &member
 	return nil
 }
 
-// takeBudget sets the budget that the call counts against.
-func (a *authorization) takeBudget() {
-	used, limit := a.counted.Budget(min(a.sub.MaxCalls, a.MaxCallsPerRun), a.MaxCallsPerSession)
-	a.budget = decision.Budget{Limit: limit, Used: used}
-	if a.sub.MaxCalls == 0 {
-		a.budget.Session = a.counted.Session()
+// budget returns the budget that the call counts against.
+func (s *scope) budget() decision.Budget {
+	used, limit := s.counted.Budget(min(s.sub.MaxCalls, s.MaxCallsPerRun), s.MaxCallsPerSession)
+	b := decision.Budget{Limit: limit, Used: used}
+	if s.sub.MaxCalls == 0 {
+		b.Session = s.counted.Session()
 	}
+	return b
 }
 
-// end removes the call from the calls under way of its session.
-func (c *call) end() { c.counted.End(c.exchanged) }
-
 // sessionID returns the session that counts the call, or "" for a dry run.
-func (a *authorization) sessionID() string {
-	if a.counted == nil {
+func (s *scope) sessionID() string {
+	if s.counted == nil {
 		return ""
 	}
-	return a.counted.Session()
+	return s.counted.Session()
 }
 
 // effects returns the changes that the call may make to its session's facts when it runs.
-func (a *authorization) effects() *session.Effects {
-	e := record.EffectsOf(a.proposal.Tool.Name, a.proposal.Tool.OpenWorld, a.plan.Facts, a.plan.MaySend)
+func (q *question) effects() *session.Effects {
+	e := record.EffectsOf(q.proposal.Tool.Name, q.proposal.Tool.OpenWorld, q.plan.Facts, q.plan.MaySend)
 	return &e
 }
 
@@ -60,9 +57,20 @@ type Quota interface {
 }
 
 // bring counts the input of a submission.
-func (p *Pipeline) bring(s *Submission) (end func(), err error) {
+func (p *services) bring(s *Submission) (end func(), err error) {
 	if p.Quota == nil {
 		return func() {}, nil
 	}
 	return p.Quota.Begin(s.Caller, s.Precedence, int64(len(s.Input)))
+}
+
+// pastSessions computes the state of past sessions from the ledger.
+type pastSessions struct{ Ledger }
+
+// NewestSession implements session.Store.
+func (s pastSessions) NewestSession(ctx context.Context, k session.Key) (session.Past, bool, error) {
+	var facts record.Facts
+	past, found, err := s.Ledger.NewestSession(ctx, k, facts.Add)
+	past.Did = facts.Did(past.StartedAt)
+	return past, found, err
 }

@@ -14,44 +14,51 @@ import (
 	"palyra/internal/core/reason"
 )
 
+// decided is a call with its decision. The permit is nil for a denial.
+type decided struct {
+	*answered
+	record decision.Record
+	permit *decision.Permit
+	// atOnce is true if the decision becomes durable together with the outcome.
+	atOnce bool
+}
+
 // decide makes the decision and its record durable, unless the call is recorded at once. The
-// permit is created afterwards and is nil for a denial.
-func (c *call) decide(ctx context.Context, record *decision.Record) (*decision.Permit, error) {
-	in := c.decisionInput()
-	*record = decision.Make(in)
-	c.decisionID = record.ID
-	if c.atOnce = record.Allowed && c.recordsAtOnce(); c.atOnce {
-		return decision.Mint(in), c.add(c.decided(record))
+// permit is created afterwards.
+func (c *call) decide(ctx context.Context, a *answered) (*decided, error) {
+	in := a.decisionInput()
+	d := &decided{answered: a, record: decision.Make(in)}
+	if d.atOnce = d.record.Allowed && c.recordsAtOnce(a); d.atOnce {
+		d.permit = decision.Mint(in)
+		return d, c.drafts.add(d.draftDecided())
 	}
-	err := c.writeDecision(ctx, record.Allowed,
-		func() (event.Draft, error) { return c.decided(record) },
-		func(lost *reason.Error) {
-			record.Allowed, record.Reason, record.Message, record.Remedy = false, lost.Code, lost.Message, lost.NextStep()
-		})
+	err := a.writeDecision(ctx, d.record.Allowed, d.draftDecided, func(lost *reason.Error) {
+		d.record.Allowed, d.record.Reason, d.record.Message, d.record.Remedy = false, lost.Code, lost.Message, lost.NextStep()
+	})
 	if err != nil {
 		return nil, err
 	}
-	c.observe(Event{Decision: record, Restricted: func() bool { return c.restricted(ctx) }})
-	if !record.Allowed {
-		return nil, nil
+	c.observe(Event{Decision: &d.record, Restricted: func() bool { return a.restricted(ctx) }})
+	if d.record.Allowed {
+		d.permit = decision.Mint(in)
 	}
-	return decision.Mint(in), nil
+	return d, nil
 }
 
-// decided returns the event of a decision. Calls that run without an approval are counted.
-func (c *call) decided(record *decision.Record) (event.Draft, error) {
-	d, err := newDraft(event.Decided, c.proposal, *record)
-	if record.Allowed && c.answer.Kind() != approval.ByApproval && record.Joins == "" {
-		d.Unasked = &event.Unasked{
-			RequestedBy: c.proposal.Caller.Principal.String(), OnBehalfOf: c.proposal.Caller.OnBehalfOf.String(),
-			Tool: c.proposal.Tool.Name, Subject: c.plan.Subject, CallDigest: c.digest,
+// draftDecided returns the event of the decision. Calls that run without an approval are counted.
+func (d *decided) draftDecided() (event.Draft, error) {
+	draft, err := newDraft(event.Decided, &d.proposal, d.record)
+	if d.record.Allowed && d.answer.Kind() != approval.ByApproval && d.record.Joins == "" {
+		draft.Unasked = &event.Unasked{
+			RequestedBy: d.proposal.Caller.Principal.String(), OnBehalfOf: d.proposal.Caller.OnBehalfOf.String(),
+			Tool: d.proposal.Tool.Name, Subject: d.plan.Subject, CallDigest: d.digest,
 		}
 	}
-	return d, err
+	return draft, err
 }
 
 // decisionInput collects the inputs of the decision.
-func (a *authorization) decisionInput() *decision.Input {
+func (a *answered) decisionInput() *decision.Input {
 	return &decision.Input{
 		DecisionID: ulid.Make().String(), ProposalID: a.proposal.ID, CallDigest: a.digest, FactsDigest: policy.BoundDigest(&a.plan),
 		Verdict: a.verdict, Answer: a.answer, Budget: a.budget, Now: time.Now().UTC(),
@@ -62,8 +69,8 @@ func (a *authorization) decisionInput() *decision.Input {
 // one transaction when the call has ended. This holds for tools that cannot have an effect: no
 // event of such a call is sent before, so a crash loses no effect. Calls with an idempotency
 // key, an approval or a grant are always recorded step by step.
-func (c *call) recordsAtOnce() bool {
-	return c.claim == nil && !usesAnswer(&c.answer) && c.Dispatcher.Effectless(c.proposal.Tool.Name)
+func (c *call) recordsAtOnce(a *answered) bool {
+	return c.claim == nil && !usesAnswer(&a.answer) && c.Dispatcher.Effectless(a.proposal.Tool.Name)
 }
 
 // writeDecision makes a decision durable, as the event that draft returns. The approval or
@@ -71,7 +78,7 @@ func (c *call) recordsAtOnce() bool {
 // call can come in between. If the answer was revoked, used or expired before, lost is called,
 // which turns the decision into a denial, and the denial is recorded. A denial releases the
 // answer.
-func (a *authorization) writeDecision(ctx context.Context, allowed bool, draft func() (event.Draft, error), lost func(*reason.Error)) error {
+func (a *answered) writeDecision(ctx context.Context, allowed bool, draft func() (event.Draft, error), lost func(*reason.Error)) error {
 	if allowed && usesAnswer(&a.answer) {
 		taken, err := a.useAnswer(ctx, draft)
 		if taken == nil {
@@ -80,37 +87,34 @@ func (a *authorization) writeDecision(ctx context.Context, allowed bool, draft f
 		lost(taken)
 		allowed = false
 	}
-	if err := a.add(draft()); err != nil {
+	if err := a.drafts.add(draft()); err != nil {
 		return err
 	}
-	if err := a.flush(ctx); err != nil {
+	if err := a.drafts.flush(ctx); err != nil {
 		return err
 	}
 	if !allowed {
-		a.release()
+		a.Approver.Release(a.answer)
 	}
 	return nil
 }
 
 // useAnswer makes a decision durable together with the use of its answer. If the answer is not
 // valid anymore, it returns the reason as taken, and nothing is decided.
-func (a *authorization) useAnswer(ctx context.Context, draft func() (event.Draft, error)) (taken *reason.Error, err error) {
-	if err := a.flush(ctx); err != nil {
+func (a *answered) useAnswer(ctx context.Context, draft func() (event.Draft, error)) (taken *reason.Error, err error) {
+	if err := a.drafts.flush(ctx); err != nil {
 		return nil, err
 	}
-	decided, err := draft()
+	decision, err := draft()
 	if err != nil {
 		return nil, err
 	}
-	err = a.Approver.Consume(context.WithoutCancel(ctx), a.answer, decided)
+	err = a.Approver.Consume(context.WithoutCancel(ctx), a.answer, decision)
 	if taken = answerLost(err); taken != nil {
 		return taken, nil
 	}
 	return nil, unwritten(err)
 }
-
-// release returns the unused answer to the desk.
-func (a *authorization) release() { a.Approver.Release(a.answer) }
 
 // usesAnswer reports whether the decision consumes an approval or a grant.
 func usesAnswer(a *approval.Answer) bool {

@@ -40,7 +40,7 @@ func (p *Pipeline) Edit(ctx context.Context, caller access.Caller, c Change) (ap
 	if err != nil {
 		return approval.Record{}, err
 	}
-	w := p.waitingOn(c.ApprovalID)
+	w := p.waiting.on(c.ApprovalID)
 	switch {
 	case w == nil:
 		return approval.Record{}, reason.Errorf(reason.InvalidInput, "editing the call of approval %s: no call waits on this approval any more", c.ApprovalID)
@@ -48,82 +48,98 @@ func (p *Pipeline) Edit(ctx context.Context, caller access.Caller, c Change) (ap
 		return approval.Record{}, reason.Errorf(reason.InvalidInput, "editing the call: %s", w.of.sub.NoEdit).
 			WithRemedy("Deny the approval, and state in the reason which call to make instead.")
 	}
-	a, edited, err := w.change(ctx, caller, rec, c.Input)
+	e, edited, err := w.change(ctx, caller, rec, c.Input)
 	if err != nil {
 		return approval.Record{}, err
 	}
-	ask, err := a.editedAsk(ctx, rec, edited.changes)
+	ask, err := e.editedAsk(ctx, rec, edited.changes)
 	if err != nil {
 		return approval.Record{}, err
 	}
 	// The blobs that the events name by digest are stored first.
-	if len(a.pending.Blobs) > 0 {
-		if _, err := p.Ledger.Record(context.WithoutCancel(ctx), Entry{Blobs: a.pending.Blobs}); err != nil {
+	if len(e.drafts.Blobs) > 0 {
+		if _, err := p.Ledger.Record(context.WithoutCancel(ctx), Entry{Blobs: e.drafts.Blobs}); err != nil {
 			return approval.Record{}, unwritten(err)
 		}
 	}
-	p.mu.Lock()
-	w.edits[a.digest] = edited
-	p.mu.Unlock()
+	p.waiting.edit(w, e.digest, edited)
 	return p.Approver.Edit(ctx, caller, c.ApprovalID, approval.Amendment{
-		Version: c.Version, ShownDigest: c.ShownDigest, Reason: c.Reason, Ask: ask, Extra: a.pending.Drafts,
+		Version: c.Version, ShownDigest: c.ShownDigest, Reason: c.Reason, Ask: ask, Extra: e.drafts.Drafts,
 	})
 }
 
+// edit adds an edited version of the waiting call.
+func (w *waitingCalls) edit(on *waiting, digest string, e *editedCall) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	on.edits[digest] = e
+}
+
 // change plans and judges the call with other arguments and drafts the event of the edit.
-func (w *waiting) change(ctx context.Context, caller access.Caller, rec approval.Record, input []byte) (*authorization, *editedCall, error) {
-	a := w.of
-	proposed := a.proposal.Input
-	was := proposed
+func (w *waiting) change(ctx context.Context, caller access.Caller, rec approval.Record, input []byte) (*evaluated, *editedCall, error) {
+	own := *w.of.scope
+	own.drafts, own.observe = &drafts{ledger: own.Ledger, of: w.of.drafts.of}, func(Event) {}
+	q := *w.of
+	q.scope = &own
+	was := q.proposal.Input
 	if rec.Input != nil {
 		was = rec.Input
 	}
 	var err error
-	if a.proposal.Input, err = a.editedInput(was, input); err != nil {
+	if q.proposal.Input, err = q.editedInput(was, input); err != nil {
 		return nil, nil, err
 	}
 	var conflict *tool.RestrictedError
-	if a.plan, err = w.plan(a.proposal); errors.As(err, &conflict) {
-		a.plan, err = conflict.Plan, nil
+	if q.plan, err = w.plan(q.proposal); errors.As(err, &conflict) {
+		q.plan, err = conflict.Plan, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	if a.digest, err = a.plan.Binding.Digest(); err != nil {
+	if q.digest, err = q.plan.Binding.Digest(); err != nil {
 		return nil, nil, err
 	}
-	var request policy.Request // a new value: decoding reuses existing byte slices
-	if err := json.Unmarshal(rec.Request, &request); err != nil {
-		return nil, nil, fmt.Errorf("reading the request of approval %s: %w", rec.ID, err)
+	if q.request, err = q.editedRequest(caller, rec); err != nil {
+		return nil, nil, err
 	}
-	a.request = request
-	a.request.Args, a.request.Facts = a.proposal.Input, a.plan.Facts
-	a.request.Capabilities = capabilities(&a.proposal.Tool, &a.plan.Facts)
-	a.request.Editors = append(slices.DeleteFunc(a.request.Editors, func(e access.Caller) bool { return e.Principal == caller.Principal }), caller)
-	if err := a.judgeEdit(ctx, caller); err != nil {
-		a.look(caller.Principal)
+	e, err := q.judgeEdit(ctx, caller)
+	if err != nil {
+		q.look(caller.Principal)
 		return nil, nil, err
 	}
 	if conflict != nil { // after the verdict, so that a denial does not depend on the content
-		a.look(caller.Principal)
-		return nil, nil, tool.Disclose(conflict, func(files []tool.FileAccess) bool { return a.mayDiscloseTo(caller, files) })
+		q.look(caller.Principal)
+		return nil, nil, tool.Disclose(conflict, func(files []tool.FileAccess) bool { return q.mayDiscloseTo(caller, files) })
 	}
-	edited := &editedCall{input: a.proposal.Input, plan: a.plan, request: a.request}
-	if edited.changes, err = tool.ArgumentChanges(proposed, a.proposal.Input, a.proposal.Tool.SecretPaths); err != nil {
+	edited := &editedCall{input: q.proposal.Input, plan: q.plan, request: q.request}
+	if edited.changes, err = tool.ArgumentChanges(w.of.proposal.Input, q.proposal.Input, q.proposal.Tool.SecretPaths); err != nil {
 		return nil, nil, err
 	}
-	edited.event, err = a.editedEvent(caller, rec)
-	return &a, edited, err
+	edited.event, err = e.editedEvent(caller, rec)
+	return &e, edited, err
+}
+
+// editedRequest returns the policy request of the record for the edited call. The caller, who
+// edits it, becomes the last of its editors.
+func (q *question) editedRequest(caller access.Caller, rec approval.Record) (policy.Request, error) {
+	var r policy.Request // a new value: decoding reuses existing byte slices
+	if err := json.Unmarshal(rec.Request, &r); err != nil {
+		return r, fmt.Errorf("reading the request of approval %s: %w", rec.ID, err)
+	}
+	r.Args, r.Facts = q.proposal.Input, q.plan.Facts
+	r.Capabilities = capabilities(&q.proposal.Tool, &q.plan.Facts)
+	r.Editors = append(slices.DeleteFunc(r.Editors, func(e access.Caller) bool { return e.Principal == caller.Principal }), caller)
+	return r, nil
 }
 
 // editedInput merges the editor's arguments with the stored ones and returns them in the form
 // that the tool takes.
-func (a *authorization) editedInput(was, input []byte) (json.RawMessage, error) {
+func (q *question) editedInput(was, input []byte) (json.RawMessage, error) {
 	text, err := canonical.JSON(input)
 	if err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "parsing the edited arguments: %w", err)
 	}
-	kept, refused, err := tool.Keep(was, text, a.proposal.Tool.SecretPaths, secret.Marked)
+	kept, refused, err := tool.Keep(was, text, q.proposal.Tool.SecretPaths, secret.Marked)
 	if err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "%w", err)
 	}
@@ -131,59 +147,58 @@ func (a *authorization) editedInput(was, input []byte) (json.RawMessage, error) 
 		return nil, reason.Errorf(reason.InvalidInput, "an edit must not add, change or replace secrets: %s", refused[0]).
 			WithRemedy("Keep redacted values and placeholders as displayed, or remove the member.").WithField("pointer", refused[0])
 	}
-	_, checked, err := a.Dispatcher.Check(a.proposal.Tool.Name, kept)
+	_, checked, err := q.Dispatcher.Check(q.proposal.Tool.Name, kept)
 	return checked, err
 }
 
 // judgeEdit evaluates the edited call: once for all requesters and, after a denial, for the
 // editor alone, to name the editor in the error.
-func (a *authorization) judgeEdit(ctx context.Context, caller access.Caller) error {
-	verdict, err := a.Evaluator.Evaluate(ctx, a.request, nil)
+func (q *question) judgeEdit(ctx context.Context, caller access.Caller) (evaluated, error) {
+	verdict, err := q.Evaluator.Evaluate(ctx, q.request, nil)
 	if err != nil {
-		return reason.Errorf(reason.PolicyError, "policy could not be evaluated: %w", err)
+		return evaluated{}, reason.Errorf(reason.PolicyError, "policy could not be evaluated: %w", err)
 	}
-	a.verdict = verdict
 	if verdict.Effect() != policy.Deny {
-		return nil
+		return evaluated{q, verdict}, nil
 	}
 	requester := "its requester"
-	own := a.request
+	own := q.request
 	own.Caller, own.Editors = caller, nil
-	if alone, err := a.Evaluator.Evaluate(ctx, own, nil); err == nil && alone.Effect() == policy.Deny {
+	if alone, err := q.Evaluator.Evaluate(ctx, own, nil); err == nil && alone.Effect() == policy.Deny {
 		requester = caller.Principal.String()
 	}
-	return reason.Errorf(verdict.Reason(), "policy does not allow %s to make the edited call", requester).WithRemedy("%s", verdict.Remedy())
+	return evaluated{}, reason.Errorf(verdict.Reason(), "policy does not allow %s to make the edited call", requester).WithRemedy("%s", verdict.Remedy())
 }
 
 // editedEvent drafts the event of the edit and of its verdict.
-func (a *authorization) editedEvent(caller access.Caller, rec approval.Record) (record.Edited, error) {
-	arguments, redactions, err := tool.Redact(a.proposal.Input, a.proposal.Tool.SecretPaths)
+func (e *evaluated) editedEvent(caller access.Caller, rec approval.Record) (record.Edited, error) {
+	arguments, redactions, err := tool.Redact(e.proposal.Input, e.proposal.Tool.SecretPaths)
 	if err != nil {
 		return record.Edited{}, err
 	}
 	payload := record.Edited{
-		ProposalID: a.proposal.ID, ApprovalID: rec.ID, By: caller.Principal.String(), WasDigest: rec.CallDigest, CallDigest: a.digest,
-		ArgumentsDigest: canonical.Digest(a.proposal.Input), Redactions: redactions,
+		ProposalID: e.proposal.ID, ApprovalID: rec.ID, By: caller.Principal.String(), WasDigest: rec.CallDigest, CallDigest: e.digest,
+		ArgumentsDigest: canonical.Digest(e.proposal.Input), Redactions: redactions,
 	}
 	if len(redactions) > 0 {
 		payload.ArgumentsSalt = rand.Text()
-		payload.ArgumentsDigest = canonical.Digest(append([]byte(payload.ArgumentsSalt), a.proposal.Input...))
+		payload.ArgumentsDigest = canonical.Digest(append([]byte(payload.ArgumentsSalt), e.proposal.Input...))
 	}
-	if len(arguments) > inlineArguments || takesContent(a.proposal.Tool) {
+	if len(arguments) > inlineArguments || takesContent(e.proposal.Tool) {
 		payload.ArgumentsBlob = canonical.Digest(arguments)
-		a.pending.Blobs = append(a.pending.Blobs, arguments)
+		e.drafts.Blobs = append(e.drafts.Blobs, arguments)
 	} else {
 		payload.Arguments = arguments
 	}
-	if err := a.draft(event.Edited, payload); err != nil {
+	if err := e.drafts.draft(event.Edited, payload); err != nil {
 		return payload, err
 	}
-	return payload, a.draftEvaluated()
+	return payload, e.draftVerdict()
 }
 
 // editedAsk builds the approval request of the edited call.
-func (a *authorization) editedAsk(ctx context.Context, rec approval.Record, changes []tool.Difference) (*approval.Ask, error) {
-	ask, err := a.ask()
+func (e *evaluated) editedAsk(ctx context.Context, rec approval.Record, changes []tool.Difference) (*approval.Ask, error) {
+	ask, err := e.ask()
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +206,6 @@ func (a *authorization) editedAsk(ctx context.Context, rec approval.Record, chan
 		ask.Severity = rec.Severity
 	}
 	ask.Changed = changes
-	ask.Resolved, err = a.resolved(ctx)
+	ask.Resolved, err = e.resolved(ctx)
 	return ask, err
 }

@@ -30,40 +30,39 @@ type Note func(Elsewhere) (event.Draft, error)
 // the answer. answer is the result of AskElsewhere for the identical call, or the zero value. A
 // call that takes a secret of the vault is always denied, because secrets do not leave this
 // gateway.
-func (p *Pipeline) MayElsewhere(ctx context.Context, s Submission, answer approval.Answer, note Note) (Elsewhere, error) {
-	c, evaluation, err := p.weighElsewhere(ctx, s)
+func (d *DryRuns) MayElsewhere(ctx context.Context, s Submission, answer approval.Answer, note Note) (Elsewhere, error) {
+	w, err := d.weighElsewhere(ctx, s)
 	if err != nil {
 		return Elsewhere{}, err
 	}
-	out := Elsewhere{Evaluation: evaluation}
-	if c.verdict.Effect() == policy.Deny || c.keptHere() != nil {
-		return out, p.noteElsewhere(ctx, out, note)
+	out := Elsewhere{Evaluation: w.Evaluation}
+	if w.verdict.Effect() == policy.Deny || w.keptHere() != nil {
+		return out, d.noteElsewhere(ctx, out, note)
 	}
-	c.answer = answer
 	switch {
-	case c.verdict.Effect() == policy.Allow && c.verdict.GrantID() == "":
+	case w.verdict.Effect() == policy.Allow && w.verdict.GrantID() == "":
 		out.Allowed = true
-		return out, p.noteElsewhere(ctx, out, note)
-	case c.verdict.Effect() == policy.Allow:
-		ask, err := c.ask()
+		return out, d.noteElsewhere(ctx, out, note)
+	case w.verdict.Effect() == policy.Allow:
+		ask, err := w.ask()
 		if err != nil {
 			return Elsewhere{}, err
 		}
-		if c.answer, err = p.Approver.GrantAnswer(ctx, c.verdict.GrantID(), *ask); err != nil {
+		if answer, err = d.Approver.GrantAnswer(ctx, w.verdict.GrantID(), *ask); err != nil {
 			return Elsewhere{}, err
 		}
-	case !answer.Allowed() || answer.CallDigest() != c.digest || !c.enough(c.request):
-		return out, p.noteElsewhere(ctx, out, note)
+	case !answer.Allowed() || answer.CallDigest() != w.digest || !w.enough(w.request, answer):
+		return out, d.noteElsewhere(ctx, out, note)
 	}
-	out.Allowed, out.ApprovalID, out.GrantID = true, c.answer.ApprovalID(), c.answer.GrantID()
+	out.Allowed, out.ApprovalID, out.GrantID = true, answer.ApprovalID(), answer.GrantID()
 	draft, err := note(out)
 	if err != nil {
 		return Elsewhere{}, err
 	}
-	err = p.Approver.Consume(context.WithoutCancel(ctx), c.answer, draft)
+	err = d.Approver.Consume(context.WithoutCancel(ctx), answer, draft)
 	if taken := answerLost(err); taken != nil {
-		out = Elsewhere{Evaluation: evaluation, Lost: taken}
-		return out, p.noteElsewhere(ctx, out, note)
+		out = Elsewhere{Evaluation: w.Evaluation, Lost: taken}
+		return out, d.noteElsewhere(ctx, out, note)
 	}
 	if err != nil {
 		return Elsewhere{}, unwritten(err)
@@ -73,21 +72,21 @@ func (p *Pipeline) MayElsewhere(ctx context.Context, s Submission, answer approv
 
 // weighElsewhere evaluates a call that another gateway would run, and journals the files that
 // planning read.
-func (p *Pipeline) weighElsewhere(ctx context.Context, s Submission) (*call, Evaluation, error) {
-	c, evaluation, err := p.weigh(ctx, s, true)
-	if c != nil {
-		c.look(s.Asker.Principal)
+func (d *DryRuns) weighElsewhere(ctx context.Context, s Submission) (weighed, error) {
+	q, w, err := d.weigh(ctx, s, true)
+	if q != nil {
+		q.look(s.Asker.Principal)
 	}
-	return c, evaluation, err
+	return w, err
 }
 
 // noteElsewhere journals a decision that consumes no answer.
-func (p *Pipeline) noteElsewhere(ctx context.Context, out Elsewhere, note Note) error {
+func (d *DryRuns) noteElsewhere(ctx context.Context, out Elsewhere, note Note) error {
 	draft, err := note(out)
 	if err != nil {
 		return err
 	}
-	_, err = p.Ledger.Record(context.WithoutCancel(ctx), Entry{Drafts: []event.Draft{draft}})
+	_, err = d.Ledger.Record(context.WithoutCancel(ctx), Entry{Drafts: []event.Draft{draft}})
 	return unwritten(err)
 }
 
@@ -95,40 +94,40 @@ func (p *Pipeline) noteElsewhere(ctx context.Context, out Elsewhere, note Note) 
 // the answer. It uses the same desk as other calls. notice is an additional notice for the
 // approvers. The answer is held for MayElsewhere under the same rules and lifetime as the
 // answer of a waiting call.
-func (p *Pipeline) AskElsewhere(ctx context.Context, s Submission, notice string, observe func(*approval.Record)) (approval.Answer, error) {
-	c, _, err := p.weighElsewhere(ctx, s)
+func (d *DryRuns) AskElsewhere(ctx context.Context, s Submission, notice string, observe func(*approval.Record)) (approval.Answer, error) {
+	w, err := d.weighElsewhere(ctx, s)
 	if err != nil {
 		return approval.Answer{}, err
 	}
-	if err := c.keptHere(); err != nil {
+	if err := w.keptHere(); err != nil {
 		return approval.Answer{}, err
 	}
-	if c.verdict.Effect() != policy.Ask {
+	if w.verdict.Effect() != policy.Ask {
 		return approval.Answer{}, reason.Errorf(reason.PolicyDenied, "policy requires no approval for the call")
 	}
-	ask, err := c.ask()
+	ask, err := w.ask()
 	if err != nil {
 		return approval.Answer{}, err
 	}
-	if ask.Resolved, err = c.resolved(ctx); err != nil {
+	if ask.Resolved, err = w.resolved(ctx); err != nil {
 		return approval.Answer{}, err
 	}
 	ask.Prompt.Notes = append(ask.Prompt.Notes, notice)
 	ask.Covers = nil // grants are looked up when the call is decided
-	answer, err := p.Approver.Resolve(ctx, ask, observe)
+	answer, err := d.Approver.Resolve(ctx, ask, observe)
 	if err == nil {
 		// The answer is consumed by MayElsewhere, or by a call of the same kind here.
-		p.Approver.Release(answer)
+		d.Approver.Release(answer)
 	}
 	return answer, err
 }
 
 // keptHere returns the reason why a call may not run on another gateway, or not now.
-func (c *call) keptHere() error {
+func (q *question) keptHere() error {
 	switch {
-	case len(c.plan.Injections) > 0:
+	case len(q.plan.Injections) > 0:
 		return reason.Errorf(reason.PolicyDenied, "the call uses a secret of this gateway, which must not be sent to another gateway")
-	case c.Dispatcher.Frozen():
+	case q.Dispatcher.Frozen():
 		return reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway")
 	}
 	return nil

@@ -8,4 +8,4 @@ func (p *Pipeline) UseOldFacts() { p.control.oldFacts = true }
 func (p *Pipeline) CountLater(between func()) { p.control.between = between }
 
 // CutOff ends all calls, like a stop whose grace period is over.
-func (p *Pipeline) CutOff() { p.cutOff() }
+func (p *Pipeline) CutOff() { p.underWay.cutOff() }

@@ -9,7 +9,6 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/record"
 	"palyra/internal/core/access"
-	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/evidence/journal"
@@ -79,9 +78,9 @@ func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Eve
 func (p *Pipeline) start(key claimKey, live *liveCall, s *Submission, replaces string) {
 	claim := &Claim{Principal: key.principal, Key: key.key, Digest: live.digest, At: time.Now().UTC(), Replaces: replaces}
 	// The caller of start is counted, so the count cannot be zero here.
-	p.calls.Add(1)
+	p.underWay.calls.Add(1)
 	go func() {
-		defer p.calls.Done()
+		defer p.underWay.calls.Done()
 		outcome, err := p.handle(context.Background(), s, claim, live.Add)
 		p.keyed.leave(key, live)
 		live.End(*outcome, err)
@@ -126,21 +125,6 @@ func storyOf(ctx context.Context, ledger Ledger, proposalID string) (record.Stor
 
 func keyTaken(key string) error {
 	return reason.Errorf(reason.IdempotencyMismatch, "idempotency key %q belongs to a call with another tool or input", key)
-}
-
-// Digest covers the fields that make two submissions of a caller the same call.
-func (s *Submission) Digest() (string, error) {
-	input := s.Input
-	if text, err := canonical.JSON(input); err == nil {
-		input = text
-	}
-	parts := map[string]string{
-		"tool": s.Tool, "input": canonical.Digest(input), "session": s.Session, "run": s.Run, "channel": s.Channel,
-	}
-	if s.Reason != "" {
-		parts["reason"] = tool.RedactText(s.Reason)
-	}
-	return canonical.DigestOf(parts)
 }
 
 func (k *keyedCalls) join(key claimKey, digest string) (*liveCall, bool) {
@@ -198,7 +182,7 @@ func (p *Pipeline) deniedNow(ctx context.Context, s *Submission, past record.Sto
 		if e.CallDigest != past.Decided.CallDigest {
 			continue
 		}
-		if input, err = p.kept(ctx, e.Arguments, e.ArgumentsBlob); err != nil {
+		if input, err = keptArguments(ctx, p.Ledger, e.Arguments, e.ArgumentsBlob); err != nil {
 			return true // the arguments are unreadable, so the call cannot be judged
 		}
 	}
@@ -251,10 +235,10 @@ func (p *Pipeline) replay(ctx context.Context, s *Submission, past pastCall, obs
 	return outcome, nil
 }
 
-// kept returns the arguments from the event, or from the blob that the event refers to.
-func (p *Pipeline) kept(ctx context.Context, arguments []byte, blob string) ([]byte, error) {
+// keptArguments returns the arguments from the event, or from the blob that the event refers to.
+func keptArguments(ctx context.Context, ledger Ledger, arguments []byte, blob string) ([]byte, error) {
 	if blob != "" {
-		return p.Ledger.Blob(ctx, blob)
+		return ledger.Blob(ctx, blob)
 	}
 	return arguments, nil
 }

@@ -13,104 +13,85 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// settleInjections decides, one by one, whether the program of the call gets the secrets that
+// settleSecrets decides, one by one, whether the program of the call gets the secrets that
 // the call names. It runs after the answer to the call and before the verdict is settled, since
-// approvals may take long. Each secret is its own authorization, of the action secret.inject,
-// and grants do not apply. The first denial denies the call.
-func (a *authorization) settleInjections(ctx context.Context) error {
-	if a.verdict.Effect() == policy.Deny || !a.answer.Allowed() || a.budget.Used > a.budget.Limit {
+// approvals may take long. Each secret is its own question, about the action secret.inject, and
+// grants do not apply. The first denial denies the call.
+func (s *settlement) settleSecrets(ctx context.Context) error {
+	if s.verdict.Effect() == policy.Deny || !s.answer.Allowed() || s.budget.Used > s.budget.Limit {
 		return nil
 	}
-	for n := len(a.injected); n < len(a.plan.Injections); n++ {
-		one, err := a.injection(a.plan.Injections[n], a.counted.Facts())
+	for n := len(s.secrets); n < len(s.plan.Injections); n++ {
+		q, err := s.injection(s.plan.Injections[n], s.counted.Facts())
 		if err != nil {
 			return err
 		}
-		// The events that led to the approval request are durable before it is made.
-		one.pending, a.pending = a.pending, Entry{}
-		err = one.settle(ctx)
-		one.pending, a.pending = Entry{}, one.pending
-		if err != nil {
+		one := &settlement{evaluated: evaluated{question: q}, budget: s.budget}
+		if err := one.run(ctx); err != nil {
 			return err
 		}
-		a.waited = a.waited || one.waited
-		if !one.letThrough() {
-			a.refusedBy(one)
+		s.waited = s.waited || one.waited
+		if !letThrough(&one.verdict, &one.answer) {
+			s.refusedBy(one)
 			return nil
 		}
-		a.injected = append(a.injected, one)
+		s.secrets = append(s.secrets, one)
 	}
-	return a.injectionsHold(ctx)
+	return s.secretsHold(ctx)
 }
 
 // refusedBy makes the denial of a secret the denial of the call.
-func (a *authorization) refusedBy(one *authorization) {
-	a.releaseInjections()
-	a.Approver.Release(a.answer)
-	if a.answer = one.answer; one.verdict.Effect() == policy.Deny {
-		a.verdict, a.answer = one.verdict, approval.Answer{}
+func (s *settlement) refusedBy(one *settlement) {
+	s.releaseSecrets()
+	s.release()
+	if s.answer = one.answer; one.verdict.Effect() == policy.Deny {
+		s.verdict, s.answer = one.verdict, approval.Answer{}
 	}
 }
 
-// injectionsHold judges the secrets again: facts may have changed while an early one waited for
+// secretsHold judges the secrets again: facts may have changed while an early one waited for
 // the others.
-func (a *authorization) injectionsHold(ctx context.Context) error {
-	for _, one := range a.injected {
+func (s *settlement) secretsHold(ctx context.Context) error {
+	for _, one := range s.secrets {
 		settled, err := one.settleNow(ctx)
 		if err != nil {
 			return err
 		}
-		a.pending.Drafts = append(a.pending.Drafts, one.pending.Drafts...)
-		one.pending = Entry{}
-		if !settled || !one.letThrough() {
-			a.releaseInjections()
+		if !settled || !letThrough(&one.verdict, &one.answer) {
+			s.releaseSecrets()
 			return reason.Errorf(reason.FactsChanged, "judging the secrets of the call: facts changed while approvals were pending")
 		}
 	}
 	return nil
 }
 
-func (a *authorization) releaseInjections() {
-	for _, one := range a.injected {
-		a.Approver.Release(one.answer)
+func (s *settlement) releaseSecrets() {
+	for _, one := range s.secrets {
+		s.Approver.Release(one.answer)
 	}
-	a.injected = nil
+	s.secrets = nil
 }
 
-// useInjections consumes the answers immediately before the call is decided. If an answer was
-// revoked in the meantime, the call is refused.
-func (a *authorization) useInjections(ctx context.Context) error {
-	if !a.letThrough() {
-		a.releaseInjections()
-		return nil
-	}
-	for _, one := range a.injected {
-		if !usesAnswer(&one.answer) {
+// useSecrets consumes the answers about the secrets immediately before the call is decided. If an
+// answer was revoked in the meantime, the call is refused. A denied call uses none.
+func (a *answered) useSecrets(ctx context.Context) error {
+	allowed := letThrough(&a.verdict, &a.answer)
+	for i := range a.secrets {
+		answer := &a.secrets[i]
+		switch {
+		case !allowed:
+			a.Approver.Release(*answer)
+			continue
+		case !usesAnswer(answer):
 			continue
 		}
-		if err := a.flush(ctx); err != nil {
+		if err := a.drafts.flush(ctx); err != nil {
 			return err
 		}
-		if err := a.Approver.Consume(context.WithoutCancel(ctx), one.answer); err != nil {
+		if err := a.Approver.Consume(context.WithoutCancel(ctx), *answer); err != nil {
 			if answerLost(err) == nil {
 				err = unwritten(err)
 			}
-			return err
-		}
-	}
-	return nil
-}
-
-// checkValid returns nil if the caller may proceed and no required answer was revoked.
-func (a *authorization) checkValid(ctx context.Context, answer approval.Answer) error {
-	if err := a.callersStand(); err != nil {
-		return err
-	}
-	if err := a.Approver.Recheck(ctx, answer); err != nil {
-		return err
-	}
-	for _, one := range a.injected {
-		if err := a.Approver.Recheck(ctx, one.answer); err != nil {
 			return err
 		}
 	}
@@ -125,15 +106,14 @@ type injectArguments struct {
 	Call string `json:"call_digest"`
 }
 
-// injection builds the authorization of one secret of the call, in a session with these facts.
-func (a *authorization) injection(i tool.Injection, facts tool.SessionFacts) (*authorization, error) {
-	arguments, err := canonical.Marshal(injectArguments{i, a.digest})
+// injection builds the question about one secret of the call, in a session with these facts.
+func (q *question) injection(i tool.Injection, facts tool.SessionFacts) (*question, error) {
+	arguments, err := canonical.Marshal(injectArguments{i, q.digest})
 	if err != nil {
 		return nil, err
 	}
-	one := &authorization{
-		Pipeline: a.Pipeline, sub: a.sub, observe: a.observe, counted: a.counted, ran: a,
-		proposal: a.proposal, plan: a.plan, request: a.request, budget: a.budget,
+	one := &question{
+		scope: q.scope, proposed: q.proposed, ofCall: q, proposal: q.proposal, plan: q.plan, request: q.request,
 		subjectType: approval.SubjectSecretAccess, subjectID: fmt.Sprintf("vault://%s@%d", i.Secret, i.Version),
 	}
 	one.proposal.Input, one.proposal.Tool.SecretPaths = arguments, nil
@@ -146,7 +126,7 @@ func (a *authorization) injection(i tool.Injection, facts tool.SessionFacts) (*a
 	}
 	one.plan.Injections, one.plan.Files, one.plan.Subject, one.plan.SubjectCovers = nil, nil, "", ""
 	one.plan.Binding.Arguments = arguments
-	one.plan.Preview = injectPreview(a.proposal, a.plan, i)
+	one.plan.Preview = injectPreview(q.proposal, q.plan, i)
 	if one.digest, err = one.plan.Binding.Digest(); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package call_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -235,4 +236,36 @@ func TestSecretApprovalRevoked(t *testing.T) {
 		t.Errorf("%+v, %v", o.Decision, err)
 	}
 	w.run.Ran(t, 0)
+}
+
+// TestEditAsksForSecretsAgain: the answer about a secret is bound to the call. If people edit the
+// call after that answer, they are asked about the secret again.
+func TestEditAsksForSecretsAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, unattended, threeUsers, injecting(awsSecret))
+	held, times := runCall(), 0
+	held.Hold = func(context.Context) error {
+		if times++; times == 1 {
+			w.reload(needsOne) // from now on the call needs an approval
+		}
+		return nil
+	}
+	r := w.begin(held)
+	secret := r.asked()
+	w.vote(bob, secret, yes)
+	rec := r.asked()
+	if rec.SubjectID == secret.SubjectID {
+		t.Fatalf("asked about %s twice", rec.SubjectID)
+	}
+	w.vote(carol, must.Get(w.edit(bob, rec, `{"argv":["make","-n"]}`))(t), yes)
+	again := r.asked()
+	if again.SubjectID != secret.SubjectID || again.CallDigest == secret.CallDigest {
+		t.Errorf("asked about %s (%s), want the secret %s of the edited call, not of %s", again.SubjectID, again.CallDigest, secret.SubjectID, secret.CallDigest)
+	}
+	w.run.Ran(t, 0)
+	w.vote(carol, again, yes)
+	if o, err := r.wait(); err != nil || !o.Decision.Allowed {
+		t.Errorf("%+v, %v", o.Decision, err)
+	}
+	w.run.Ran(t, 1)
 }

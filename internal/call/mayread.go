@@ -12,31 +12,25 @@ import (
 	"palyra/internal/core/unified"
 )
 
-// readInput is the input of tool.ReadFile.
-type readInput struct {
-	Path      string `json:"path"`
-	Workspace string `json:"workspace"`
-}
-
 // MayReadPrompt reports whether the caller may read all files that a prompt may reveal: the
 // files that it names, the files of the diff, and the operands. It is false for a prompt that does
 // not state the workspace of its files, as prompts of earlier versions do not.
-func (p *Pipeline) MayReadPrompt(ctx context.Context, caller access.Caller, prompt *approval.Prompt) bool {
+func (d *DryRuns) MayReadPrompt(ctx context.Context, caller access.Caller, prompt *approval.Prompt) bool {
 	paths, known := promptFiles(prompt)
 	if !known || len(paths) == 0 {
 		return known
 	}
-	return prompt.Workspace != "" && !slices.ContainsFunc(paths, func(path string) bool { return !p.MayReadFile(ctx, caller, prompt.Workspace, path) })
+	return prompt.Workspace != "" && !slices.ContainsFunc(paths, func(path string) bool { return !d.MayReadFile(ctx, caller, prompt.Workspace, path) })
 }
 
 // MayReadFacts reports whether the caller may read all files that the facts derive from.
-func (p *Pipeline) MayReadFacts(ctx context.Context, caller access.Caller, facts *tool.Facts) bool {
+func (d *DryRuns) MayReadFacts(ctx context.Context, caller access.Caller, facts *tool.Facts) bool {
 	paths := append(slices.Clone(facts.Paths), facts.Path)
 	if exec := facts.Exec; exec != nil && exec.InWorkspace {
 		paths = append(paths, path.Clean(exec.Basename))
 	}
 	return !slices.ContainsFunc(paths, func(path string) bool {
-		return path != "" && !p.MayReadFile(ctx, caller, facts.Workspace, path)
+		return path != "" && !d.MayReadFile(ctx, caller, facts.Workspace, path)
 	})
 }
 

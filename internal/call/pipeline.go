@@ -126,21 +126,19 @@ type Config struct {
 // decision, or return a result of a tool. A configuration without one of the stages MUST NOT be
 // accepted.
 type Pipeline struct {
+	*services
+	*DryRuns
+	*History
+	keyed *keyedCalls
+}
+
+// services are the parts that the stages of all calls use.
+type services struct {
 	Config
 	sessions *session.Book
-	keyed    *keyedCalls
+	waiting  *waitingCalls
 	// control switches protections off, in tests that show their purpose.
 	control control
-
-	mu      sync.Mutex
-	closing bool
-	calls   sync.WaitGroup
-	// live maps the calls under way to their cancel functions. late is true once the shutdown
-	// grace period has expired.
-	live map[*call]context.CancelCauseFunc
-	late bool
-	// waiting maps approvals to the calls that can be edited.
-	waiting map[string]*waiting
 }
 
 // New returns a pipeline, or an error if the configuration is not complete.
@@ -151,60 +149,8 @@ func New(cfg Config) (*Pipeline, error) {
 	if cfg.MaxCallsPerRun <= 0 || cfg.MaxCallsPerSession <= 0 || cfg.SessionIdle <= 0 {
 		return nil, errors.New("max_calls_per_run, max_calls_per_session and sessions.idle must be positive")
 	}
-	return &Pipeline{Config: cfg, sessions: session.NewBook(pastSessions{cfg.Ledger}, cfg.SessionIdle), keyed: newKeyedCalls(), live: make(map[*call]context.CancelCauseFunc), waiting: make(map[string]*waiting)}, nil
-}
-
-// Submission is one request to call a tool, from an authenticated caller.
-//
-// The interface MUST have authenticated Caller. Input and the texts are hostile: an interface MUST
-// NOT validate or interpret them in place of the pipeline. A submission MUST NOT change after Call
-// began.
-type Submission struct {
-	Caller access.Caller
-	// Asker is the receiver of the answer if it is not the caller, as with AuthZEN; otherwise
-	// zero. It gets only file information that both may read.
-	Asker access.Caller
-	Tool  string
-	// Input is the JSON that the client sent; empty means {}.
-	Input []byte
-	// Session and Run are names that the client declares. An empty Session means "default", and an
-	// empty Run means a run of this call alone. If MaxCalls is set, Run is the gateway's id of a
-	// run. The gateway counts calls by its own session ids (see package session).
-	Session string
-	Run     string
-	Channel string
-	// IdempotencyKey makes a retry return the first call instead of starting a second one.
-	IdempotencyKey string
-	// CallID is the id that a model assigned to the call; "" for others.
-	CallID string
-	// MaxCalls is set for calls of a run that the gateway drives. Such a run may make at most
-	// MaxCalls calls, or Config.MaxCallsPerRun if that is less. MaxCalls is 0 for all other calls,
-	// which count in their session.
-	MaxCalls int
-	// Precedence sets how far the writes of the call may fill a nearly full disk.
-	Precedence access.Precedence
-	// PriorAnswer is an earlier answer for this same call, nil for none.
-	PriorAnswer *PriorAnswer
-	// Lead are drafts that are written before the first event of the call and in its
-	// transaction. A pipeline that is closing writes neither.
-	Lead []event.Draft
-	// LeadBlobs are the blobs that Lead names by digest.
-	LeadBlobs [][]byte
-	// Hold, unless nil, is called before a call that policy and approvers allow is decided, and
-	// again before the commit of its changes is decided. It may block until the result has a
-	// receiver; the call is then judged again. An error refuses the call and releases its answer.
-	Hold func(context.Context) error
-	// NoEdit is the reason why an edit of the arguments cannot be reported to the client, "" if
-	// it can.
-	NoEdit string
-	// Reason is the requester's reason for the call in its own words, or "". It is for policy
-	// and approvers, and is not part of the call.
-	Reason string
-	// ReasonBy describes how this client sends a reason, as the next step in the error if one
-	// is required; "" for the text of docs/reference/reasons.md.
-	ReasonBy string
-	// Peer is the client, for executors that forward data to it.
-	Peer tool.Peer
+	s := &services{Config: cfg, sessions: session.NewBook(pastSessions{cfg.Ledger}, cfg.SessionIdle), waiting: newWaitingCalls()}
+	return &Pipeline{services: s, DryRuns: &DryRuns{s}, History: &History{ledger: cfg.Ledger, sessions: s.sessions, underWay: newCallsUnderWay()}, keyed: newKeyedCalls()}, nil
 }
 
 // Call runs one submission through all stages and passes the events to observe, in order. A
@@ -214,7 +160,7 @@ type Submission struct {
 // A call without an idempotency key ends when ctx does. A call with a key continues without its
 // client, which can repeat the request to get the result.
 func (p *Pipeline) Call(ctx context.Context, s Submission, observe func(Event)) (Outcome, error) {
-	leave, err := p.enter()
+	leave, err := p.underWay.enter()
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -227,33 +173,49 @@ func (p *Pipeline) Call(ctx context.Context, s Submission, observe func(Event)) 
 	return *outcome, err
 }
 
+// callsUnderWay are the calls that have not ended.
+type callsUnderWay struct {
+	calls sync.WaitGroup
+
+	mu      sync.Mutex
+	closing bool
+	// live maps the calls to their cancel functions. late is true once the shutdown grace period
+	// has expired.
+	live map[*call]context.CancelCauseFunc
+	late bool
+}
+
+func newCallsUnderWay() *callsUnderWay {
+	return &callsUnderWay{live: make(map[*call]context.CancelCauseFunc)}
+}
+
 // enter counts a call, unless the pipeline is closing.
-func (p *Pipeline) enter() (func(), error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closing {
+func (u *callsUnderWay) enter() (func(), error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closing {
 		return nil, errStopping()
 	}
-	p.calls.Add(1)
-	return p.calls.Done, nil
+	u.calls.Add(1)
+	return u.calls.Done, nil
 }
 
 func errStopping() error { return reason.Errorf(reason.ShuttingDown, "the gateway is stopping") }
 
 // track adds a call to the live calls until leave is called.
-func (p *Pipeline) track(ctx context.Context, c *call) (tracked context.Context, leave func()) {
+func (u *callsUnderWay) track(ctx context.Context, c *call) (tracked context.Context, leave func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.live[c] = cancel
-	if p.late {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.live[c] = cancel
+	if u.late {
 		cancel(errStopping())
 	}
 	return ctx, func() {
 		cancel(nil)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		delete(p.live, c)
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		delete(u.live, c)
 		if c.left != nil {
 			close(c.left)
 		}

@@ -21,75 +21,94 @@ import (
 // takesContent is true.
 const inlineArguments = 16 << 10
 
+// proposed is a call with checked input, whose proposal is drafted.
+type proposed struct {
+	proposal tool.Proposal
+	// reason is the requester's reason in its stored form.
+	reason string
+	// argumentsDigest is the digest of the input in the evidence.
+	argumentsDigest string
+	// journal is the newest durable event at the time of the proposal.
+	journal attest.Journal
+}
+
 // propose checks the input, and drafts and reports the proposal.
-func (c *call) propose(ctx context.Context) error {
+func (c *call) propose(ctx context.Context) (*proposed, error) {
 	if ctx.Err() != nil {
-		return leftEarly(ctx, "before the call began")
+		return nil, leftEarly(ctx, "before the call began")
 	}
-	descriptor, input, err := c.Dispatcher.Check(c.sub.Tool, c.sub.Input)
+	p, err := c.check()
 	if err != nil {
-		return err
-	}
-	c.proposal.Tool, c.proposal.Input = descriptor, input
-	if c.reason, err = requesterReason(c.sub.Reason); err != nil {
-		return err
+		return nil, err
 	}
 	// Every call may return a result, which must be stored.
 	if err := c.Ledger.Ready(ctx); err != nil {
-		return err
+		return nil, err
 	}
-	if err := c.addProposed(); err != nil {
-		return err
+	if err := c.draftProposed(p); err != nil {
+		return nil, err
 	}
 	c.observe(Event{Proposed: &Proposed{
-		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Session: c.proposal.Session, Run: c.proposal.Run,
-		Tool: descriptor.Name, InputDigest: canonical.Digest(input),
+		ProposalID: p.proposal.ID, CallID: c.sub.CallID, Session: p.proposal.Session, Run: p.proposal.Run,
+		Tool: p.proposal.Tool.Name, InputDigest: canonical.Digest(p.proposal.Input),
 	}})
 	if c.Dispatcher.Frozen() {
-		return reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway")
+		return nil, reason.Errorf(reason.GatewayFrozen, "an operator froze the gateway")
 	}
-	return nil
+	return p, nil
 }
 
-func (c *call) addProposed() error {
-	arguments, redactions, err := tool.Redact(c.proposal.Input, c.proposal.Tool.SecretPaths)
+// check returns the proposal with checked input and reason. With an error, it has what the
+// dispatcher found.
+func (c *call) check() (p *proposed, err error) {
+	p = &proposed{proposal: c.ids}
+	p.proposal.Tool, p.proposal.Input, err = c.Dispatcher.Check(c.sub.Tool, c.sub.Input)
+	if err == nil {
+		p.reason, err = requesterReason(c.sub.Reason)
+	}
+	return p, err
+}
+
+// draftProposed drafts the proposal, and sets its journal and its digest of the arguments.
+func (c *call) draftProposed(p *proposed) error {
+	arguments, redactions, err := tool.Redact(p.proposal.Input, p.proposal.Tool.SecretPaths)
 	if err != nil {
 		return err
 	}
 	size, head := c.Ledger.Head()
-	c.journal = attest.Journal{Size: size, HeadSHA256: hex.EncodeToString(head[:])}
+	p.journal = attest.Journal{Size: size, HeadSHA256: hex.EncodeToString(head[:])}
 	payload := record.Proposed{
-		ProposalID:           c.proposal.ID,
+		ProposalID:           p.proposal.ID,
 		CallID:               c.sub.CallID,
 		Principal:            c.sub.Caller.Principal.String(),
 		OnBehalfOf:           c.sub.Caller.OnBehalfOf.String(),
 		DeviceID:             c.sub.Caller.DeviceID,
 		Surface:              c.sub.Caller.Surface,
 		Transport:            c.sub.Caller.Transport,
-		Channel:              c.proposal.Channel,
-		Tool:                 c.proposal.Tool.Name,
-		ToolDefinitionDigest: c.Dispatcher.Digest(c.proposal.Tool.Name),
-		ArgumentsDigest:      canonical.Digest(c.proposal.Input),
+		Channel:              p.proposal.Channel,
+		Tool:                 p.proposal.Tool.Name,
+		ToolDefinitionDigest: c.Dispatcher.Digest(p.proposal.Tool.Name),
+		ArgumentsDigest:      canonical.Digest(p.proposal.Input),
 		Redactions:           redactions,
 		IdempotencyKey:       c.sub.IdempotencyKey,
 		GatewaySession:       c.sessionID(),
-		OpenWorld:            c.proposal.Tool.OpenWorld,
-		Journal:              &c.journal,
+		OpenWorld:            p.proposal.Tool.OpenWorld,
+		Journal:              &p.journal,
 	}
 	if len(redactions) > 0 {
 		// Together with the other arguments, an unsalted digest would confirm guesses of the
 		// secret.
 		payload.ArgumentsSalt = rand.Text()
-		payload.ArgumentsDigest = canonical.Digest(append([]byte(payload.ArgumentsSalt), c.proposal.Input...))
+		payload.ArgumentsDigest = canonical.Digest(append([]byte(payload.ArgumentsSalt), p.proposal.Input...))
 	}
-	c.argumentsDigest = payload.ArgumentsDigest
-	if len(arguments) > inlineArguments || takesContent(c.proposal.Tool) {
+	p.argumentsDigest = payload.ArgumentsDigest
+	if len(arguments) > inlineArguments || takesContent(p.proposal.Tool) {
 		payload.ArgumentsBlob = canonical.Digest(arguments)
-		c.pending.Blobs = append(c.pending.Blobs, arguments)
+		c.drafts.Blobs = append(c.drafts.Blobs, arguments)
 	} else {
 		payload.Arguments = arguments
 	}
-	return c.draft(event.Proposed, payload)
+	return c.drafts.draft(event.Proposed, payload)
 }
 
 // takesContent reports whether a tool's arguments may contain file content, for example content

@@ -23,7 +23,7 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 	if err := c.draftRefused(known); err != nil {
 		return err
 	}
-	if err := c.flush(ctx); err != nil {
+	if err := c.drafts.flush(ctx); err != nil {
 		return err
 	}
 	if reason.Of(cause) == reason.Internal {
@@ -39,7 +39,7 @@ const longestName = 192
 // because returns the reason of an error, for the record and the caller. An error without a reason
 // gets the reason with which the call's context ended. If the context has not ended, the reason is
 // INTERNAL, and the cause is logged here, since it is not returned to callers.
-func (a *authorization) because(ctx context.Context, err error) *reason.Error {
+func (s *scope) because(ctx context.Context, err error) *reason.Error {
 	known := &reason.Error{}
 	if errors.As(err, &known) && known.Code != reason.Internal {
 		return known
@@ -47,52 +47,64 @@ func (a *authorization) because(ctx context.Context, err error) *reason.Error {
 	if ended := cut(ctx, nil); ended != nil && errors.As(ended, &known) {
 		return known
 	}
-	if a.Log != nil {
-		a.Log.ErrorContext(ctx, "a call failed with an internal error", slog.String("proposal", a.proposal.ID),
-			slog.String("tool", text.Clip(a.sub.Tool, longestName)), slog.String("error", err.Error()))
+	if s.Log != nil {
+		s.Log.ErrorContext(ctx, "a call failed with an internal error", slog.String("proposal", s.ids.ID),
+			slog.String("tool", text.Clip(s.sub.Tool, longestName)), slog.String("error", err.Error()))
 	}
 	return reason.Fault(err)
 }
 
 // draftRefused drafts the refusal, redacted because its message may quote the input.
 func (c *call) draftRefused(why *reason.Error) error {
-	return c.draftRedacted(event.Refused, record.Refused{
-		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: text.Clip(c.sub.Tool, longestName),
+	return c.drafts.draftRedacted(event.Refused, record.Refused{
+		ProposalID: c.ids.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: text.Clip(c.sub.Tool, longestName),
 		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(), GatewaySession: c.sessionID(),
 	})
 }
 
+// drafts are the events of a call that are not durable yet. The next durable write of the call
+// contains them.
+type drafts struct {
+	ledger Ledger
+	// of is the proposal that the events belong to.
+	of *tool.Proposal
+	Entry
+	// stored, unless nil, is called once the call is a durable member of its session.
+	stored func()
+}
+
 // draftRedacted drafts a payload without the secrets that it may repeat from the input.
-func (a *authorization) draftRedacted(code event.Code, payload any) error {
-	return a.add(newRedacted(code, a.proposal, payload))
+func (d *drafts) draftRedacted(code event.Code, payload any) error {
+	return d.add(newRedacted(code, d.of, payload))
 }
 
 // draft adds an event to the next durable write.
-func (a *authorization) draft(code event.Code, payload any) error {
-	return a.add(newDraft(code, a.proposal, payload))
+func (d *drafts) draft(code event.Code, payload any) error {
+	return d.add(newDraft(code, d.of, payload))
 }
 
-func (a *authorization) add(d event.Draft, err error) error {
+func (d *drafts) add(draft event.Draft, err error) error {
 	if err == nil {
-		a.pending.Drafts = append(a.pending.Drafts, d)
+		d.Drafts = append(d.Drafts, draft)
 	}
 	return err
 }
 
-func (a *authorization) flush(ctx context.Context) error {
-	_, err := a.record(ctx)
+func (d *drafts) flush(ctx context.Context) error {
+	_, err := d.record(ctx)
 	return err
 }
 
-func (a *authorization) record(ctx context.Context) (int64, error) {
-	if len(a.pending.Drafts) == 0 {
+// record makes the events durable, and returns the sequence number of the last one.
+func (d *drafts) record(ctx context.Context) (int64, error) {
+	if len(d.Drafts) == 0 {
 		return 0, nil
 	}
-	entry := a.pending
-	a.pending = Entry{}
-	seq, err := a.Ledger.Record(context.WithoutCancel(ctx), entry)
+	entry := d.Entry
+	d.Entry = Entry{}
+	seq, err := d.ledger.Record(context.WithoutCancel(ctx), entry)
 	if err == nil && entry.Member != nil {
-		a.counted.Stored()
+		d.stored()
 	}
 	return seq, unwritten(err)
 }
@@ -106,7 +118,7 @@ func unwritten(err error) error {
 	return reason.Errorf(reason.JournalUnavailable, "writing the journal: %w", err)
 }
 
-func newDraft(code event.Code, p tool.Proposal, payload any) (event.Draft, error) {
+func newDraft(code event.Code, p *tool.Proposal, payload any) (event.Draft, error) {
 	text, err := canonical.Marshal(payload)
 	if err != nil {
 		return event.Draft{}, err
@@ -116,31 +128,12 @@ func newDraft(code event.Code, p tool.Proposal, payload any) (event.Draft, error
 	}, nil
 }
 
-func newRedacted(code event.Code, p tool.Proposal, payload any) (event.Draft, error) {
+func newRedacted(code event.Code, p *tool.Proposal, payload any) (event.Draft, error) {
 	d, err := newDraft(code, p, payload)
 	if err == nil {
 		d.Payload, _, err = tool.Redact(d.Payload, nil)
 	}
 	return d, err
-}
-
-// draftAstray drafts the event that an agent reported an execution that differs from the
-// decided one.
-func (c *call) draftAstray(r *tool.Report, decided string) error {
-	if r.Claim == nil || r.Claim.State != tool.RanOther {
-		return nil
-	}
-	return c.draftSighted(Sighting{
-		Code: event.RanOther, Agent: r.Claim.Agent, Reason: reason.RanOther, Message: r.Message, InputSHA256: r.Claim.InputSHA256, DecidedSHA256: decided,
-	})
-}
-
-func (c *call) draftSighted(s Sighting) error {
-	return c.draftRedacted(s.Code, record.Sighted{
-		ProposalID: c.proposal.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), OnBehalfOf: c.sub.Caller.OnBehalfOf.String(),
-		Agent: s.Agent, Tool: c.sub.Tool, Reason: s.Reason, Message: s.Message, InputSHA256: s.InputSHA256, DecidedSHA256: s.DecidedSHA256,
-		GatewaySession: c.sessionID(),
-	})
 }
 
 // cut returns the cause of the end of the call if it has ended, otherwise err.

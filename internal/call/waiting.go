@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"sync"
 
 	"palyra/internal/call/policy"
 	"palyra/internal/call/record"
@@ -10,10 +11,20 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// waiting is the shared state of calls that wait on one approval. Pipeline.mu guards it.
+// waitingCalls are the calls that wait on approvals and can be edited, by the id of the approval.
+type waitingCalls struct {
+	mu   sync.Mutex
+	byID map[string]*waiting
+}
+
+func newWaitingCalls() *waitingCalls { return &waitingCalls{byID: make(map[string]*waiting)} }
+
+// waiting is the shared state of calls that wait on one approval. waitingCalls.mu guards edits and
+// calls.
 type waiting struct {
-	// of is the call that waited first, as submitted for approval.
-	of authorization
+	// of is the call that waited first, as submitted for approval. Its drafts and its observer
+	// MUST NOT be used.
+	of *question
 	// plan plans in the context of that call.
 	plan func(tool.Proposal) (tool.Plan, error)
 	// edits maps call digests to the edited versions of the call.
@@ -30,63 +41,69 @@ type editedCall struct {
 	changes []tool.Difference
 }
 
-// waits registers the call under the approval that it waits on. The returned function removes
-// it.
-func (a *authorization) waits(ctx context.Context, id string) func() {
-	if a.ran != nil {
+// add registers the call under the approval that it waits on. The returned function removes it.
+// Changes and secrets of a call cannot be edited and are not registered.
+func (w *waitingCalls) add(ctx context.Context, id string, q *question) (leave func()) {
+	if q.ofCall != nil {
 		return func() {}
 	}
 	ctx = context.WithoutCancel(ctx)
-	p := a.Pipeline
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	w := p.waiting[id]
-	if w == nil {
-		w = &waiting{of: *a, edits: make(map[string]*editedCall), plan: func(proposal tool.Proposal) (tool.Plan, error) {
-			return p.Dispatcher.Plan(ctx, proposal)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	one := w.byID[id]
+	if one == nil {
+		one = &waiting{of: q, edits: make(map[string]*editedCall), plan: func(proposal tool.Proposal) (tool.Plan, error) {
+			return q.Dispatcher.Plan(ctx, proposal)
 		}}
-		w.of.pending, w.of.observe = Entry{}, func(Event) {}
-		p.waiting[id] = w
+		w.byID[id] = one
 	}
-	w.calls++
+	one.calls++
 	return func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if w.calls--; w.calls == 0 {
-			delete(p.waiting, id)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if one.calls--; one.calls == 0 {
+			delete(w.byID, id)
 		}
 	}
 }
 
-func (p *Pipeline) waitingOn(id string) *waiting {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.waiting[id]
+// on returns the calls that wait on an approval, or nil.
+func (w *waitingCalls) on(id string) *waiting {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byID[id]
+}
+
+// edited returns the edited version with a call digest, or nil.
+func (w *waitingCalls) edited(on *waiting, digest string) *editedCall {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return on.edits[digest]
 }
 
 // adopt replaces the call by the edited version that was approved. It fails if the approved
 // version is not an edit of this call.
-func (a *authorization) adopt(ctx context.Context, w *waiting) error {
-	amended := a.answer.Amended()
-	if amended == nil || a.answer.CallDigest() == a.digest {
+func (s *settlement) adopt(ctx context.Context, on *waiting) error {
+	amended, digest := s.answer.Amended(), s.answer.CallDigest()
+	if amended == nil || digest == s.digest {
 		return nil
 	}
-	a.mu.Lock()
-	edited := w.edits[a.answer.CallDigest()]
-	a.mu.Unlock()
+	edited := s.waiting.edited(on, digest)
 	if edited == nil || string(edited.input) != string(amended.Input) {
 		return reason.Errorf(reason.BindingMismatch, "the approved call is not an edited version of this call")
 	}
-	a.proposal.Input, a.plan, a.digest = edited.input, edited.plan, a.answer.CallDigest()
-	a.request.Args, a.request.Facts = edited.request.Args, edited.request.Facts
-	a.request.Capabilities, a.request.Editors = edited.request.Capabilities, edited.request.Editors
-	a.argumentsDigest = edited.event.ArgumentsDigest
-	a.edited, a.edits = amended.EditOf(a.answer.ApprovalID(), edited.changes), amended.Edits
-	if own := edited.event; own.ProposalID != a.proposal.ID {
-		own.ProposalID = a.proposal.ID
-		if err := a.draft(event.Edited, own); err != nil {
+	s.releaseSecrets() // their answers are bound to the digest of the call
+	q := *s.question
+	q.proposal.Input, q.plan, q.digest = edited.input, edited.plan, digest
+	q.request.Args, q.request.Facts = edited.request.Args, edited.request.Facts
+	q.request.Capabilities, q.request.Editors = edited.request.Capabilities, edited.request.Editors
+	q.argumentsDigest = edited.event.ArgumentsDigest
+	q.edited, q.edits = amended.EditOf(s.answer.ApprovalID(), edited.changes), amended.Edits
+	if own := edited.event; own.ProposalID != q.proposal.ID {
+		own.ProposalID = q.proposal.ID
+		if err := q.drafts.draft(event.Edited, own); err != nil {
 			return err
 		}
 	}
-	return a.evaluate(ctx)
+	return s.evaluate(ctx, &q)
 }

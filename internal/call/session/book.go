@@ -206,38 +206,3 @@ func (b *Book) leave(c *Call) {
 		b.runs[runKey{c.key.Principal, c.run}].inFlight--
 	}
 }
-
-// UnderWay counts the calls of all principals that have not ended.
-func (b *Book) UnderWay() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := 0
-	for _, calls := range b.underWay {
-		n += calls
-	}
-	return n
-}
-
-// Ended removes a session that a person ended. Its calls under way still count in it; the next
-// call of its caller begins another session.
-func (b *Book) Ended(key Key, id string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if s := b.sessions[key]; s != nil && s.row.ID == id {
-		b.sessions[key] = nil
-	}
-}
-
-// Did returns the state of a session, if it is in memory.
-func (b *Book) Did(key Key, id string) (Did, bool) {
-	b.mu.Lock()
-	s := b.sessions[key]
-	b.mu.Unlock()
-	if s == nil || s.row.ID != id {
-		return Did{}, false
-	}
-	return s.did(), true
-}
-
-// Idle returns how long a session lasts without a call.
-func (b *Book) Idle() time.Duration { return b.idle }

@@ -128,15 +128,6 @@ func (s *session) idle(now time.Time, window time.Duration) bool {
 	return s.inFlight.Load() == 0 && now.Sub(time.UnixMicro(s.lastAt.Load())) > window
 }
 
-// did returns a copy of the session's state.
-func (s *session) did() Did {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	d := Did{Facts: s.copied(), RunCalls: s.runCalls, Limit: s.limit, LastAt: time.UnixMicro(s.lastAt.Load()).UTC()}
-	d.Facts.BytesOut += s.reserved
-	return d
-}
-
 // copied must be called under the lock.
 func (s *session) copied() tool.SessionFacts {
 	f := s.facts

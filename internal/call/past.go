@@ -5,10 +5,12 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"palyra/internal/call/record"
 	"palyra/internal/call/session"
 	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/evidence/journal"
@@ -84,17 +86,24 @@ func (f *Filter) wants(of Parties) bool {
 	return (f.Of.IsZero() || of.Is(f.Of)) && (f.Principal.IsZero() || of.Is(f.Principal))
 }
 
+// History finds calls and sessions, including those under way, and ends them.
+type History struct {
+	ledger   Ledger
+	sessions *session.Book
+	underWay *callsUnderWay
+}
+
 // PastCalls returns a page of calls, newest first, and the token of the next page.
-func (p *Pipeline) PastCalls(ctx context.Context, f Filter) (list []PastCall, next string, err error) {
+func (h *History) PastCalls(ctx context.Context, f Filter) (list []PastCall, next string, err error) {
 	f.PageSize = cmp.Or(f.PageSize, defaultCalls)
-	ids := p.liveIDs(f)
+	ids := h.underWay.ids(f)
 	if !f.Open {
-		if ids, next, err = p.Ledger.Calls(ctx, f); err != nil {
+		if ids, next, err = h.ledger.Calls(ctx, f); err != nil {
 			return nil, "", err
 		}
 	}
 	for _, id := range ids {
-		one, err := p.PastCall(ctx, id)
+		one, err := h.PastCall(ctx, id)
 		switch {
 		case reason.Of(err) == reason.NotFound: // erased, or not journaled yet
 			continue
@@ -108,14 +117,14 @@ func (p *Pipeline) PastCalls(ctx context.Context, f Filter) (list []PastCall, ne
 	return list, next, nil
 }
 
-// liveIDs returns the ids of the selected calls under way.
-func (p *Pipeline) liveIDs(f Filter) []string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// ids returns the ids of the selected calls.
+func (u *callsUnderWay) ids(f Filter) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	var ids []string
-	for c := range p.live {
-		if f.wants(c.of()) && (f.Run == "" || f.Run == c.proposal.Run) {
-			ids = append(ids, c.proposal.ID)
+	for c := range u.live {
+		if f.wants(c.of()) && (f.Run == "" || f.Run == c.ids.Run) {
+			ids = append(ids, c.ids.ID)
 		}
 	}
 	slices.SortFunc(ids, func(a, b string) int { return strings.Compare(b, a) })
@@ -123,12 +132,12 @@ func (p *Pipeline) liveIDs(f Filter) []string {
 }
 
 // PastCall returns one call by the id of its proposal.
-func (p *Pipeline) PastCall(ctx context.Context, id string) (PastCall, error) {
+func (h *History) PastCall(ctx context.Context, id string) (PastCall, error) {
 	past := PastCall{ProposalID: id}
 	// The live state is read before the journal: the end of a call that ends in between is then
 	// found in the journal.
-	p.mu.Lock()
-	live := p.liveCall(id)
+	h.underWay.mu.Lock()
+	live := h.underWay.find(id)
 	if live != nil {
 		past.Live, past.Running, past.Caller = true, live.running.Load(), live.of()
 		past.Tool = live.sub.Tool
@@ -136,9 +145,9 @@ func (p *Pipeline) PastCall(ctx context.Context, id string) (PastCall, error) {
 			past.WaitsFor = *asked
 		}
 	}
-	p.mu.Unlock()
+	h.underWay.mu.Unlock()
 	var err error
-	if past.Story, err = storyOf(ctx, p.Ledger, id); err != nil {
+	if past.Story, err = storyOf(ctx, h.ledger, id); err != nil {
 		return past, err
 	}
 	switch {
@@ -156,20 +165,20 @@ func (p *Pipeline) PastCall(ctx context.Context, id string) (PastCall, error) {
 
 // Arguments returns the stored arguments of a call, or nil if it has none. It returns
 // reason.ResultExpired or reason.VaultLocked if they are unavailable.
-func (p *Pipeline) Arguments(ctx context.Context, past *PastCall) ([]byte, error) {
+func (h *History) Arguments(ctx context.Context, past *PastCall) ([]byte, error) {
 	if past.Proposed == nil {
 		return nil, nil
 	}
-	return p.kept(ctx, past.Proposed.Arguments, past.Proposed.ArgumentsBlob)
+	return keptArguments(ctx, h.ledger, past.Proposed.Arguments, past.Proposed.ArgumentsBlob)
 }
 
 // ResultKept returns nil if the stored result of a call is available, otherwise
 // reason.ResultExpired or reason.VaultLocked.
-func (p *Pipeline) ResultKept(ctx context.Context, past *PastCall) error {
+func (h *History) ResultKept(ctx context.Context, past *PastCall) error {
 	if past.Attested == nil || past.Attested.ResultBlob == "" {
 		return nil
 	}
-	_, err := p.Ledger.Blob(ctx, past.Attested.ResultBlob)
+	_, err := h.ledger.Blob(ctx, past.Attested.ResultBlob)
 	return err
 }
 
@@ -181,12 +190,12 @@ func NoCall(id string) error {
 
 // CancelCall ends a call at any stage and waits until its end is durable. It does not change a
 // call that has ended.
-func (p *Pipeline) CancelCall(ctx context.Context, by access.Principal, id, why string) error {
+func (h *History) CancelCall(ctx context.Context, by access.Principal, id, why string) error {
 	text := by.String() + " cancelled the call"
 	if why != "" {
 		text += ": " + why
 	}
-	ended := p.endCall(id, reason.Errorf(reason.Cancelled, "%s", text))
+	ended := h.underWay.end(id, reason.Errorf(reason.Cancelled, "%s", text))
 	if ended == nil {
 		return nil
 	}
@@ -198,33 +207,65 @@ func (p *Pipeline) CancelCall(ctx context.Context, by access.Principal, id, why 
 	}
 }
 
-// endCall cancels a live call. The returned channel is closed when the call has ended; it is
-// nil if the call is not live.
-func (p *Pipeline) endCall(id string, why error) <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	c := p.liveCall(id)
-	if c == nil {
-		return nil
-	}
-	if c.left == nil {
-		c.left = make(chan struct{})
-	}
-	p.live[c](why)
-	return c.left
-}
-
-// liveCall returns a live call, or nil. The caller holds p.mu.
-func (p *Pipeline) liveCall(id string) *call {
-	for c := range p.live {
-		if c.proposal.ID == id {
-			return c
-		}
-	}
-	return nil
-}
-
 // of returns the parties of the call.
 func (c *call) of() Parties {
 	return Parties{c.sub.Caller.Principal.String(), c.sub.Caller.OnBehalfOf.String()}
+}
+
+// EndSession ends a session: its caller's next call begins another session with all counts at
+// zero. Calls under way end in the session that counts them.
+func (h *History) EndSession(ctx context.Context, e session.Ending) error {
+	payload, err := canonical.Marshal(record.SessionEnded{
+		Session: e.ID, Principal: e.Key.Principal.String(), DeviceID: e.Key.Device, Client: e.Key.Client, EndedBy: e.By.String(), Reason: e.Reason,
+	})
+	if err != nil {
+		return err
+	}
+	draft := event.Draft{Code: event.SessionEnded, Actor: e.By.String(), Subject: e.ID, Payload: payload}
+	if err := h.ledger.EndSession(ctx, e, draft); err != nil {
+		return unwritten(err)
+	}
+	h.sessions.Ended(e.Key, e.ID)
+	return nil
+}
+
+// Sessions lists sessions, newest first, without the facts that policy reads of them.
+func (h *History) Sessions(ctx context.Context, f session.Filter) ([]session.Past, string, error) {
+	list, next, err := h.ledger.Sessions(ctx, f)
+	for i := range list {
+		h.bringUp(&list[i])
+	}
+	return list, next, err
+}
+
+// Session returns one session with all its counts.
+func (h *History) Session(ctx context.Context, id string) (session.Past, error) {
+	var facts record.Facts
+	past, found, err := h.ledger.Session(ctx, id, facts.Add)
+	past.Did = facts.Did(past.StartedAt)
+	if err == nil && !found {
+		err = NoSession(id)
+	}
+	h.bringUp(&past)
+	return past, err
+}
+
+// NoSession is the error for a session that does not exist. The same error is returned for a
+// session that the caller may not see.
+func NoSession(id string) error {
+	return reason.Errorf(reason.NotFound, "session %s does not exist", id).WithRemedy("List sessions with `palyra sessions list`.")
+}
+
+// bringUp replaces the stored facts of a live session by those in memory, which include the
+// calls under way.
+func (h *History) bringUp(past *session.Past) {
+	if did, live := h.sessions.Did(past.Key, past.ID); live {
+		past.Did = did
+	}
+}
+
+// SessionGoesOn reports whether the session is still active, so that the next call of its
+// caller belongs to it.
+func (h *History) SessionGoesOn(past session.Past) bool {
+	return past.EndedAt.IsZero() && (past.Facts.InFlight > 0 || time.Since(past.LastAt) <= h.sessions.Idle())
 }
