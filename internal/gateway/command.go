@@ -3,6 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -95,8 +96,19 @@ func refuseKeys(c *cobra.Command) {
 	}
 }
 
-// misused marks an error in the command line of palyrad, for which the exit code is 2.
+// misused marks an error in the command line of palyrad, for which the exit code is 2. For a key
+// without a flag, it names the other ways to set the key.
 func misused(cmd *cobra.Command, err error) error {
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		if key, variable, exists := config.KeyWithoutFlag(unknown.GetSpecifiedName()); exists {
+			set := "Set " + key + " in the configuration file"
+			if variable != "" {
+				set += ", or the variable " + variable
+			}
+			return reason.Errorf(reason.InvalidInput, "%w: %s has no flag", err, key).WithRemedy("%s.", set)
+		}
+	}
 	return reason.Errorf(reason.InvalidInput, "%w", err).WithRemedy("See `%s --help`.", cmd.CommandPath())
 }
 

@@ -2,8 +2,8 @@ package gateway
 
 import (
 	"bytes"
+	"errors"
 	"io"
-	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/core/config"
 	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
 )
 
 // eachFlag calls fn with every flag of every command of palyrad.
@@ -49,9 +50,8 @@ func TestEveryFlagIsDescribed(t *testing.T) {
 	})
 }
 
-// TestEverySettingIsAFlagThatCanBeSet: a key has a flag exactly when a flag can set it, and the
-// flag accepts the default that its help displays.
-func TestEverySettingIsAFlagThatCanBeSet(t *testing.T) {
+// TestFlagsAcceptTheirDefaults: each flag exists and accepts the default that its help displays.
+func TestFlagsAcceptTheirDefaults(t *testing.T) {
 	t.Parallel()
 	root := Command(io.Discard, io.Discard)
 	home := t.TempDir()
@@ -69,17 +69,28 @@ func TestEverySettingIsAFlagThatCanBeSet(t *testing.T) {
 			}
 		}
 	}
-	// Lists of tables can be set only in the file, and the client's settings are not palyrad's.
-	for _, key := range []string{"workspaces", "models", "secrets", "process_runner.inspect", "client.address"} {
-		if !slices.Contains(config.Keys(), key) {
-			t.Errorf("%s is no key any more", key)
-		}
-		if root.Flags().Lookup(config.FlagName(key)) != nil {
-			t.Errorf("--%s is a flag that cannot be set", config.FlagName(key))
+}
+
+// TestKeyWithoutFlag: the error for a flag that would set a key, but does not exist, names the key
+// and its variable. Controls: a key with a flag, and a word that is not a key.
+func TestKeyWithoutFlag(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--http-max-bytes", "1"}, {"doctor", "--http-max-bytes=1"}} {
+		c := Command(io.Discard, io.Discard)
+		c.SetArgs(args)
+		err := c.Execute()
+		known := &reason.Error{}
+		if !errors.As(err, &known) || known.Code != reason.InvalidInput || known.NextStep() != "Set http.max_bytes in the configuration file, or the variable PALYRA_HTTP_MAX_BYTES." {
+			t.Errorf("%v: %v", args, err)
 		}
 	}
-	if n := len(config.Flags()); n < 60 {
-		t.Errorf("there are only %d flags", n)
+	if _, variable, exists := config.KeyWithoutFlag("workspaces"); !exists || variable != "" {
+		t.Errorf("workspaces: variable %q, %v", variable, exists)
+	}
+	for _, name := range []string{"log-level", "client-address", "http-max"} {
+		if key, _, exists := config.KeyWithoutFlag(name); exists {
+			t.Errorf("--%s: %s", name, key)
+		}
 	}
 }
 

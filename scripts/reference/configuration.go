@@ -15,8 +15,8 @@ var configurationPage = page{
 palyrad and palyra work without a configuration file. They read these sources; an earlier one takes
 precedence:
 
-1. Flags. Each key of palyrad, except lists of tables, has a flag with hyphens for dots and
-   underscores: ` + "`listen.api` is `--listen-api`. `palyrad --help`" + ` lists them by subject.
+1. Flags of palyrad, for the keys that are often set for one start: ` + "`listen.api`" + ` is
+   ` + "`--listen-api`. `palyrad --help`" + ` lists them.
 2. Variables. ` + "`PALYRA_`" + ` and the key in upper case, with underscores for dots: ` + "`listen.api`" + ` is
    ` + "`PALYRA_LISTEN_API`" + `. Lists are separated by commas, and an empty variable counts as not set. Any
    other variable that begins with ` + "`PALYRA_`" + ` is an error.
