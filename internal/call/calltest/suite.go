@@ -1,3 +1,4 @@
+// Package calltest has the conformance suite of ledgers.
 package calltest
 
 import (

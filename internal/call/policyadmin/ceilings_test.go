@@ -8,13 +8,14 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policy/policytest"
 	"palyra/internal/call/policyadmin"
-	"palyra/internal/call/policyadmin/policyadmintest"
 	"palyra/internal/core/access"
 	"palyra/internal/core/change"
 	"palyra/internal/core/config"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/gateway/gatewaytest"
+	"palyra/internal/store/sqlite"
+	"palyra/internal/store/sqlite/sqlitetest"
 )
 
 // household has an owner, a member ann who cannot decide, and an agent of ann.
@@ -32,11 +33,11 @@ func (household) List() []access.Member {
 type testAdmin struct {
 	*policyadmin.Admin
 	t     *testing.T
-	store *policyadmintest.Memory
+	store *sqlite.DB
 	cut   *[]access.Principal
 }
 
-func newAdmin(t *testing.T, store *policyadmintest.Memory, edit func(*config.Config)) testAdmin {
+func newAdmin(t *testing.T, store *sqlite.DB, edit func(*config.Config)) testAdmin {
 	t.Helper()
 	var cut []access.Principal
 	h := testAdmin{policyadmin.New(houseConfig(t, store, edit, func(p access.Principal, _ *reason.Error) { cut = append(cut, p) })), t, store, &cut}
@@ -44,7 +45,7 @@ func newAdmin(t *testing.T, store *policyadmintest.Memory, edit func(*config.Con
 	return h
 }
 
-func houseConfig(t *testing.T, store *policyadmintest.Memory, edit func(*config.Config), cut func(access.Principal, *reason.Error)) policyadmin.Config {
+func houseConfig(t *testing.T, store *sqlite.DB, edit func(*config.Config), cut func(access.Principal, *reason.Error)) policyadmin.Config {
 	t.Helper()
 	cfg := config.Default()
 	cfg.StateDir = t.TempDir()
@@ -75,7 +76,7 @@ func nothing(*config.Config) {}
 // end.
 func TestCeilingsByCommand(t *testing.T) {
 	t.Parallel()
-	store := policyadmintest.NewMemory()
+	store := sqlitetest.Open(t)
 	h := newAdmin(t, store, nothing)
 	bot, ann := access.Agent("bot"), access.User("ann")
 	if !h.lets(bot, "") || h.lets(bot, "ops") {
@@ -103,7 +104,7 @@ func TestCeilingsByCommand(t *testing.T) {
 // configuration omits. The remedy names the key.
 func TestConfigurationIsTheHigherCeiling(t *testing.T) {
 	t.Parallel()
-	store := policyadmintest.NewMemory()
+	store := sqlitetest.Open(t)
 	must.Do(t, newAdmin(t, store, nothing).set("channel:ops", true))
 	listed := func(c *config.Config) {
 		c.AllowedPrincipals, c.AllowedChannels = []string{"user:local", "user:ann"}, []string{"dev", "qa"}
@@ -132,7 +133,7 @@ func TestConfigurationIsTheHigherCeiling(t *testing.T) {
 
 func TestCeilingsThatAreRefused(t *testing.T) {
 	t.Parallel()
-	h := newAdmin(t, policyadmintest.NewMemory(), nothing)
+	h := newAdmin(t, sqlitetest.Open(t), nothing)
 	for name, want := range map[string]reason.Code{
 		"user:local": reason.InvalidInput, "user:nobody": reason.NotFound, "device:x": reason.InvalidInput, "ops": reason.InvalidInput,
 		"channel:": reason.InvalidInput, "channel:a b": reason.InvalidInput, "channel:" + strings.Repeat("x", 129): reason.InvalidInput,

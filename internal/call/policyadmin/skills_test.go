@@ -6,8 +6,8 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policy/policytest"
 	"palyra/internal/call/policyadmin"
-	"palyra/internal/call/policyadmin/policyadmintest"
 	"palyra/internal/core/must"
+	"palyra/internal/store/sqlite/sqlitetest"
 )
 
 // runs reports whether a call of a tool of skill is allowed.
@@ -21,7 +21,7 @@ func (h testAdmin) runs(skill string) bool {
 // skills has no effect.
 func TestSetSkills(t *testing.T) {
 	t.Parallel()
-	h := newAdmin(t, policyadmintest.NewMemory(), nothing)
+	h := newAdmin(t, sqlitetest.Open(t), nothing)
 	if !h.runs("") || h.runs("notes") {
 		t.Fatal("at first no skill is active")
 	}
@@ -48,7 +48,7 @@ func TestSetSkills(t *testing.T) {
 func TestSkillsBeforeLoad(t *testing.T) {
 	t.Parallel()
 	h := testAdmin{t: t}
-	h.Admin = policyadmin.New(houseConfig(t, policyadmintest.NewMemory(), nothing, nil))
+	h.Admin = policyadmin.New(houseConfig(t, sqlitetest.Open(t), nothing, nil))
 	must.Do(t, h.SetSkills(t.Context(), []string{"notes"}))
 	must.Do(t, h.Load(t.Context()))
 	if !h.runs("notes") || h.runs("web") {

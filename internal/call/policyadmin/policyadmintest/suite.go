@@ -1,3 +1,4 @@
+// Package policyadmintest has the conformance suite of stores of policy sets.
 package policyadmintest
 
 import (
