@@ -191,7 +191,7 @@ func prepared(g *gateway) int {
 func (c control) Freeze(ctx context.Context, by access.Caller, why string) (api.FreezeState, int, error) {
 	stopped := c.g.router.Freeze()
 	c.g.isolation.Invalidate()
-	c.g.upstreams.EndIdle()
+	c.g.upstreams.Pool.EndIdle()
 	c.g.log.InfoContext(ctx, "the gateway is frozen: nothing runs until `palyra thaw`",
 		slog.String("principal", by.Principal.String()), slog.Int("calls", stopped), slog.String("note", why))
 	if err := c.g.desk.Freeze(ctx, by, why); err != nil {

@@ -331,7 +331,7 @@ func endHeld(ctx context.Context, g *gateway, p access.Principal) int {
 	if err := g.vault.EndOf(context.WithoutCancel(ctx), p); err != nil {
 		g.log.ErrorContext(ctx, "the ends of leases are not in the journal", slog.String("principal", p.String()), slog.Any("error", err))
 	}
-	ended := g.upstreams.EndOf(p)
+	ended := g.upstreams.Pool.EndOf(p)
 	if len(ended) == 0 {
 		return 0
 	}

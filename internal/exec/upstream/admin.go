@@ -15,23 +15,22 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
-	"palyra/internal/egress"
 	"palyra/internal/exec/upstream/declared"
 )
 
 // List returns the state of all servers, sorted by name.
 func (m *Manager) List() []declared.State {
-	m.mu.Lock()
-	defer m.mu.Unlock()
+	m.catalog.mu.Lock()
+	defer m.catalog.mu.Unlock()
 	var states []declared.State
-	for name, k := range m.servers {
+	for name, k := range m.catalog.servers {
 		states = append(states, m.state(name, k))
 	}
 	slices.SortFunc(states, func(a, b declared.State) int { return strings.Compare(a.Server.Name, b.Server.Name) })
 	return states
 }
 
-// state returns the current state of a server. The caller holds m.mu.
+// state returns the current state of a server. The caller holds catalog.mu.
 func (m *Manager) state(name string, k *kept) declared.State {
 	s := declared.State{Kept: k.Kept, Digest: k.digest, Changes: k.changes}
 	if k.problem != nil {
@@ -49,27 +48,18 @@ func (m *Manager) state(name string, k *kept) declared.State {
 			s.Problem, s.Remedy = why.Message, why.NextStep()
 		}
 	}
-	for key, slot := range m.slots {
-		if in := slot.current.Load(); key.server == name && in != nil {
-			in.mu.Lock()
-			if !in.over {
-				s.Instances++
-				s.Calls += in.active
-			}
-			in.mu.Unlock()
-		}
-	}
+	s.Instances, s.Calls = m.Pool.count(name)
 	return s
 }
 
 // Show returns the state of one server.
 func (m *Manager) Show(name string) (declared.State, error) {
-	if _, err := m.find(name); err != nil {
+	if _, err := m.catalog.find(name); err != nil {
 		return declared.State{}, err
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.state(name, m.servers[name]), nil
+	m.catalog.mu.Lock()
+	defer m.catalog.mu.Unlock()
+	return m.state(name, m.catalog.servers[name]), nil
 }
 
 // Check returns an error for a server that cannot be added. Otherwise it returns the declaration,
@@ -88,16 +78,7 @@ func (m *Manager) Check(s declared.Server) (declared.Server, error) {
 		}
 		root.Close()
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if _, there := m.servers[s.Name]; there {
-		return s, reason.Errorf(reason.AlreadyExists, "the upstream server %s already exists", s.Name).
-			WithRemedy("Choose another name, or remove the server first with `palyra mcp remove %s`.", s.Name)
-	}
-	if len(m.servers) >= mostServers {
-		return s, reason.Errorf(reason.QuotaExceeded, "the limit of %d upstream servers is reached", mostServers).WithRemedy("Remove a server that is not in use.")
-	}
-	return s, nil
+	return s, m.catalog.room(s.Name)
 }
 
 // complete fills in the details of the package installed under the prefix of the declaration.
@@ -139,16 +120,14 @@ func (m *Manager) Add(ctx context.Context, by access.Caller, s declared.Server) 
 	if err := m.use.Store.PutUpstream(context.WithoutCancel(ctx), one.Kept, draft); err != nil {
 		return declared.State{}, err
 	}
-	m.mu.Lock()
-	m.servers[s.Name] = one
-	m.mu.Unlock()
+	m.catalog.put(one)
 	if len(s.Inject) > 0 { // the server is started by a call
 		if err := m.rebuild(ctx, by, s.Name); err != nil {
 			return declared.State{}, err
 		}
 	}
 	if err := m.reach(ctx, by, s); err != nil {
-		m.noted(s.Name, func(k *kept) { k.problem = reason.Known(err, reason.UpstreamUnavailable) })
+		m.catalog.noted(s.Name, func(k *kept) { k.problem = reason.Known(err, reason.UpstreamUnavailable) })
 	}
 	return m.Show(s.Name)
 }
@@ -165,13 +144,13 @@ func drafted(ctx context.Context, code event.Code, by access.Caller, subject str
 func (m *Manager) Refresh(ctx context.Context, by access.Caller, name string) (declared.State, error) {
 	m.changing.Lock()
 	defer m.changing.Unlock()
-	k, err := m.find(name)
+	k, err := m.catalog.find(name)
 	if err != nil {
 		return declared.State{}, err
 	}
 	if err := m.reach(ctx, by, k.Server); err != nil {
 		known := reason.Known(err, reason.UpstreamUnavailable)
-		m.noted(name, func(k *kept) { k.problem = known })
+		m.catalog.noted(name, func(k *kept) { k.problem = known })
 		return declared.State{}, known
 	}
 	return m.Show(name)
@@ -190,48 +169,32 @@ func (m *Manager) reach(ctx context.Context, by access.Caller, s declared.Server
 		return err
 	}
 	p := tool.Proposal{ID: ulid.Make().String(), Caller: by}
-	l, err := m.launchFor(ctx, s, digest, p)
+	l, err := m.launcher.launchFor(ctx, s, digest, p)
 	if err != nil {
 		return err
 	}
-	lent, end, err := m.lend(ctx, tool.Call{Proposal: p}, &l, 0)
+	lent, end, err := m.launcher.lend(ctx, tool.Call{Proposal: p}, &l, 0)
 	defer end()
 	if err != nil {
 		return err
 	}
-	in, leave, err := m.withInstance(ctx, l, lent)
+	in, leave, err := m.Pool.withInstance(ctx, l, lent)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	defer in.till.open(lent)()
-	if err := m.examine(ctx, in, by.Principal.String()); err != nil {
+	if err := m.catalog.examine(ctx, in, by.Principal.String()); err != nil {
 		return in.unavailable(err)
 	}
-	m.noted(s.Name, func(k *kept) { k.problem = nil })
-	m.forgive(s.Name)
+	m.catalog.noted(s.Name, func(k *kept) { k.problem = nil })
+	m.Pool.forgive(s.Name)
 	return m.rebuild(ctx, by, s.Name)
-}
-
-// withInstance starts an instance for one inspection; leave ends it. For a server that receives
-// secrets, withInstance uses the instance that already runs for the same principal.
-func (m *Manager) withInstance(ctx context.Context, l launch, lent []egress.Secret) (in *instance, leave func(), err error) {
-	if len(l.injections) == 0 {
-		if in, err = m.start(ctx, l, lent); err != nil {
-			return nil, nil, err
-		}
-		return in, func() { in.close(errIdle); in.discard() }, nil
-	}
-	in, leave, err = m.enterBy(ctx, l, func(s *slot) (*instance, error) { return m.fill(ctx, s, l, lent) })
-	if errors.Is(err, errUnstarted) {
-		err = unstarted(l.server.Name)
-	}
-	return in, leave, err
 }
 
 // rebuild registers the approved tools with the router and rebuilds the policies.
 func (m *Manager) rebuild(ctx context.Context, by access.Caller, name string) error {
-	k, err := m.find(name)
+	k, err := m.catalog.find(name)
 	if err != nil {
 		return err
 	}
@@ -253,9 +216,9 @@ func (m *Manager) Approve(ctx context.Context, by access.Caller, name, digest st
 	}
 	m.changing.Lock()
 	defer m.changing.Unlock()
-	m.keeping.Lock()
-	defer m.keeping.Unlock()
-	k, err := m.find(name)
+	m.catalog.keeping.Lock()
+	defer m.catalog.keeping.Unlock()
+	k, err := m.catalog.find(name)
 	if err != nil {
 		return declared.State{}, err
 	}
@@ -275,16 +238,16 @@ func (m *Manager) Approve(ctx context.Context, by access.Caller, name, digest st
 		return declared.State{}, err
 	}
 	// The new definitions take effect only if the policies load with them.
-	m.noted(name, func(k *kept) { k.Kept = now })
+	m.catalog.noted(name, func(k *kept) { k.Kept = now })
 	if err := m.rebuild(ctx, by, name); err != nil {
-		m.noted(name, func(k *kept) { k.Kept = was })
+		m.catalog.noted(name, func(k *kept) { k.Kept = was })
 		return declared.State{}, m.undo(ctx, by, was, err)
 	}
 	if err := m.use.Store.PutUpstream(context.WithoutCancel(ctx), now, draft); err != nil {
-		m.noted(name, func(k *kept) { k.Kept = was })
+		m.catalog.noted(name, func(k *kept) { k.Kept = was })
 		return declared.State{}, m.undo(ctx, by, was, err)
 	}
-	m.noted(name, func(k *kept) { k.changes = now.Pending() })
+	m.catalog.noted(name, func(k *kept) { k.changes = now.Pending() })
 	return m.Show(name)
 }
 
@@ -300,7 +263,7 @@ func (m *Manager) undo(ctx context.Context, by access.Caller, was declared.Kept,
 func (m *Manager) Remove(ctx context.Context, by access.Caller, name string) error {
 	m.changing.Lock()
 	defer m.changing.Unlock()
-	k, err := m.find(name)
+	k, err := m.catalog.find(name)
 	if err != nil {
 		return err
 	}
@@ -318,27 +281,25 @@ func (m *Manager) Remove(ctx context.Context, by access.Caller, name string) err
 	if err != nil {
 		return m.undo(ctx, by, k.Kept, err)
 	}
-	m.mu.Lock()
-	delete(m.servers, name)
-	m.mu.Unlock()
-	if err := m.drop(ctx, name); err != nil {
+	m.catalog.remove(name)
+	if err := m.Pool.drop(ctx, name); err != nil {
 		return err
 	}
-	return errors.Join(m.tidy(name), m.removeState(name))
+	return errors.Join(tidy(m.use.Prefixes, name), m.states.removeState(name))
 }
 
 // tidy removes the unused installations of a server. The caller has ended the instances that used
 // them.
-func (m *Manager) tidy(name string, kept ...string) error {
-	if m.use.Prefixes == nil {
+func tidy(p Prefixes, name string, kept ...string) error {
+	if p == nil {
 		return nil
 	}
-	return m.use.Prefixes.Keep(name, kept...)
+	return p.Keep(name, kept...)
 }
 
 // Updated returns the declaration that Update would store.
 func (m *Manager) Updated(name, prefix string) (declared.Server, error) {
-	k, err := m.find(name)
+	k, err := m.catalog.find(name)
 	if err != nil {
 		return declared.Server{}, err
 	}
@@ -381,23 +342,23 @@ func (m *Manager) Update(ctx context.Context, by access.Caller, name, prefix str
 	if err := m.rebuild(ctx, by, name); err != nil {
 		return declared.State{}, err
 	}
-	if err := m.drop(ctx, name); err != nil {
+	if err := m.Pool.drop(ctx, name); err != nil {
 		return declared.State{}, err
 	}
-	if err := m.tidy(name, prefix); err != nil {
+	if err := tidy(m.use.Prefixes, name, prefix); err != nil {
 		return declared.State{}, err
 	}
 	if err := m.reach(ctx, by, s); err != nil {
-		m.noted(name, func(k *kept) { k.problem = reason.Known(err, reason.UpstreamUnavailable) })
+		m.catalog.noted(name, func(k *kept) { k.problem = reason.Known(err, reason.UpstreamUnavailable) })
 	}
 	return m.Show(name)
 }
 
 // redeclare stores the new declaration of a server and keeps its approvals.
 func (m *Manager) redeclare(ctx context.Context, by access.Caller, s declared.Server) error {
-	m.keeping.Lock()
-	defer m.keeping.Unlock()
-	k, err := m.find(s.Name)
+	m.catalog.keeping.Lock()
+	defer m.catalog.keeping.Unlock()
+	k, err := m.catalog.find(s.Name)
 	if err != nil {
 		return err
 	}
@@ -414,6 +375,6 @@ func (m *Manager) redeclare(ctx context.Context, by access.Caller, s declared.Se
 	if err := m.use.Store.PutUpstream(context.WithoutCancel(ctx), now, draft); err != nil {
 		return err
 	}
-	m.noted(s.Name, func(k *kept) { k.Kept, k.digest = now, digest })
+	m.catalog.noted(s.Name, func(k *kept) { k.Kept, k.digest = now, digest })
 	return nil
 }

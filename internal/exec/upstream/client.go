@@ -16,22 +16,22 @@ import (
 // capabilities once, at initialization, and get an error for a capability that the client of a
 // call did not declare. Servers of newer revisions receive the capabilities with each call (see
 // capabilitiesOf).
-func (m *Manager) client(in *instance) *mcp.Client {
-	c := mcp.NewClient(&mcp.Implementation{Name: "palyra", Version: m.use.Version}, &mcp.ClientOptions{
+func (st *starter) client(in *instance) *mcp.Client {
+	c := mcp.NewClient(&mcp.Implementation{Name: "palyra", Version: st.use.Version}, &mcp.ClientOptions{
 		Capabilities: &mcp.ClientCapabilities{
 			Elicitation: &mcp.ElicitationCapabilities{Form: &mcp.FormElicitationCapabilities{}, URL: &mcp.URLElicitationCapabilities{}},
 			Sampling:    &mcp.SamplingCapabilities{}, RootsV2: &mcp.RootCapabilities{},
 		},
 		// The library calls only this request handler, for errors that require opening a URL.
 		ElicitationHandler: func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			answer, err := m.asked(ctx, in, r.Params)
+			answer, err := st.asker.asked(ctx, in, r.Params)
 			elicited, _ := answer.(*mcp.ElicitResult)
 			return elicited, err
 		},
-		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { m.toolsChanged(in) },
-		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { m.promptsChanged(in) },
-		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { m.resourcesChanged(in) },
-		ResourceUpdatedHandler:     m.resourceUpdated(in),
+		ToolListChangedHandler:     func(context.Context, *mcp.ToolListChangedRequest) { st.watchers.toolsChanged(in) },
+		PromptListChangedHandler:   func(context.Context, *mcp.PromptListChangedRequest) { st.watchers.promptsChanged(in) },
+		ResourceListChangedHandler: func(context.Context, *mcp.ResourceListChangedRequest) { st.watchers.resourcesChanged(in) },
+		ResourceUpdatedHandler:     st.watchers.resourceUpdated(in),
 		MultiRoundTrip:             &mcp.MultiRoundTripOptions{Disabled: true},
 		Logger:                     slog.New(slog.DiscardHandler),
 	})
@@ -41,7 +41,7 @@ func (m *Manager) client(in *instance) *mcp.Client {
 			case *mcp.SubscriptionsAcknowledgedParams:
 				in.took(p.Notifications.ResourceSubscriptions)
 			case mcp.InputRequest:
-				answer, err := m.asked(ctx, in, p)
+				answer, err := st.asker.asked(ctx, in, p)
 				if err != nil {
 					return nil, err
 				}

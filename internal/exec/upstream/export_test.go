@@ -4,7 +4,7 @@ import "palyra/internal/exec/upstream/declared"
 
 // Stale reports whether a server announced changes since its last inspection.
 func (m *Manager) Stale(name string) bool {
-	k, err := m.find(name)
+	k, err := m.catalog.find(name)
 	return err == nil && k.stale
 }
 

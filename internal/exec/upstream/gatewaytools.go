@@ -14,9 +14,9 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
-// own returns the tools that the gateway makes for the resources and prompts of a server. They
+// ownTools returns the tools that the gateway makes for the resources and prompts of a server. They
 // pass the pipeline like other tools, under mcp.* actions.
-func (m *Manager) own(s declared.Server, digest string, approved declared.Sight) []proxied {
+func ownTools(m *Manager, s declared.Server, digest string, approved declared.Sight) []proxied {
 	make := func(name, title, description, properties, required string, ask func(context.Context, sending) (got, error)) proxied {
 		return proxied{
 			manager: m, server: s, digest: digest, name: name, ask: ask,
@@ -103,7 +103,7 @@ func (t proxied) checkOwn(input json.RawMessage) error {
 	if t.ask == nil {
 		return nil
 	}
-	k, err := t.manager.find(t.server.Name)
+	k, err := t.manager.catalog.find(t.server.Name)
 	if err != nil {
 		return err
 	}

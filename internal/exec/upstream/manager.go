@@ -21,18 +21,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/change"
-	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
@@ -157,71 +153,16 @@ const (
 
 // Manager manages the upstream servers of a gateway.
 type Manager struct {
-	use       Config
-	resolver  *command.Resolver
-	processes sync.WaitGroup
-	asking    asking
-	// watcher is notified of resource changes; it may be nil.
-	watcher Watcher
+	use      *Config
+	catalog  *catalog
+	launcher launcher
+	Pool     *Pool
+	asker    *asker
+	watchers *watchers
+	states   states
 
-	// keeping makes reading and writing the stored record of a server atomic.
-	keeping sync.Mutex
 	// changing serializes changes of servers: each rebuilds the policies, which takes a while.
 	changing sync.Mutex
-
-	mu      sync.Mutex
-	servers map[string]*kept
-	slots   map[slotKey]*slot
-	closed  bool
-}
-
-// kept is the stored record of a server with its current state.
-type kept struct {
-	declared.Kept
-
-	digest string
-	// changes wait for approval.
-	changes []declared.Change
-	// stale reports that the server announced changes since its last inspection.
-	stale bool
-	// stray is a log line that its program wrote among its messages, "" for none.
-	stray string
-	// problem is the reason why the last use failed, nil if it succeeded.
-	problem *reason.Error
-}
-
-// slotKey identifies a slot by server and owner.
-type slotKey struct {
-	server string
-	owner  access.Principal
-}
-
-// slot holds one instance. One goroutine at a time holds the slot.
-type slot struct {
-	held chan struct{}
-	// asking is held by the call that requests approval for the start of the server.
-	asking   chan struct{}
-	instance *instance
-	// current is a copy of instance for readers that do not hold the slot.
-	current atomic.Pointer[instance]
-	// failures counts the failures since the last success. The server is not retried before
-	// until.
-	failures int
-	until    time.Time
-	last     *reason.Error
-}
-
-// good reports whether the slot has an instance that a call with launch l can use. The caller
-// holds the slot.
-func (s *slot) good(l launch) bool {
-	in := s.instance
-	return in != nil && in.alive() && in.made == l.key() && !in.wroteSince()
-}
-
-// set stores an instance in the slot. The caller holds it.
-func (s *slot) set(in *instance) {
-	s.instance = in
-	s.current.Store(in)
 }
 
 // New returns a Manager without servers; Load adds them.
@@ -244,7 +185,16 @@ func New(c Config) *Manager {
 	if len(c.SearchPath) == 0 {
 		c.SearchPath = command.SearchPath()
 	}
-	return &Manager{use: c, resolver: new(command.Resolver), servers: map[string]*kept{}, slots: map[slotKey]*slot{}}
+	m := &Manager{
+		use: &c, catalog: &catalog{store: c.Store, log: c.Log, servers: map[string]*kept{}}, launcher: launcher{&c, new(command.Resolver)},
+		asker: &asker{ownHosts: c.OwnHosts, log: c.Log}, states: states{c.State, c.StateLimit},
+	}
+	m.watchers = &watchers{catalog: m.catalog}
+	m.Pool = &Pool{
+		starter:  &starter{use: &c, catalog: m.catalog, asker: m.asker, watchers: m.watchers, states: m.states},
+		standing: c.Standing, slots: map[slotKey]*slot{},
+	}
+	return m
 }
 
 // Load reads the servers from the store and registers their approved tools. It must run before
@@ -263,11 +213,9 @@ func (m *Manager) Load(ctx context.Context) error {
 		if err := m.setTools(one.Server, one.Approved); err != nil {
 			return fmt.Errorf("the tools of the upstream server %s: %w", k.Server.Name, err)
 		}
-		m.mu.Lock()
-		m.servers[k.Server.Name] = one
-		m.mu.Unlock()
+		m.catalog.put(one)
 	}
-	m.sweepState()
+	m.states.sweep(m.use.Log, func(server string) bool { _, err := m.catalog.find(server); return err == nil })
 	return nil
 }
 
@@ -279,21 +227,21 @@ func (m *Manager) setTools(s declared.Server, approved declared.Sight) error {
 	}
 	var tools []tool.Runnable
 	if len(s.Inject) > 0 {
-		tools = append(tools, m.starter(s, digest))
+		tools = append(tools, startTool(m, s, digest))
 	}
 	if len(approved.Definitions) > 0 {
-		for _, t := range m.passings(s) {
+		for _, t := range passings(m, s) {
 			tools = append(tools, t)
 		}
 	}
-	for _, t := range m.own(s, digest, approved) {
+	for _, t := range ownTools(m, s, digest, approved) {
 		tools = append(tools, t)
 	}
 	for _, d := range approved.Definitions {
 		if d.Kind != declared.KindTool {
 			continue
 		}
-		t, err := m.describe(s, digest, d)
+		t, err := describedTool(m, s, digest, d)
 		if err != nil {
 			return err
 		}
@@ -303,38 +251,6 @@ func (m *Manager) setTools(s declared.Server, approved declared.Sight) error {
 }
 
 func source(name string) string { return "upstream server " + name }
-
-// find returns the current record of a server.
-func (m *Manager) find(name string) (kept, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	k, ok := m.servers[name]
-	if !ok {
-		return kept{}, reason.Errorf(reason.NotFound, "the upstream server %q does not exist", name).WithRemedy("List the servers with `palyra mcp list`.")
-	}
-	return *k, nil
-}
-
-// offers reports whether a server has a tool of that name.
-func (m *Manager) offers(server, name string) bool {
-	k, err := m.find(server)
-	return err == nil && slices.ContainsFunc(slices.Concat(k.Approved.Definitions, k.Seen.Definitions), func(d declared.Definition) bool { return d.Kind == declared.KindTool && d.Name == name })
-}
-
-// usable returns the reason why a tool of a server cannot be called, nil if it can.
-func (m *Manager) usable(s declared.Server, name string) error {
-	k, err := m.find(s.Name)
-	if err != nil {
-		return err
-	}
-	if c, is := declared.Suspends(k.changes, name); is {
-		return suspended(s.Name+"/"+name, s.Name, c)
-	}
-	if !s.Remote() {
-		return m.Runs()
-	}
-	return nil
-}
 
 // Runs returns the reason why programs of servers cannot run here, nil if they can.
 func (m *Manager) Runs() error {
@@ -355,103 +271,6 @@ func (m *Manager) Runs() error {
 	return nil
 }
 
-// launchFor determines the launch of an instance for a call. It starts nothing.
-func (m *Manager) launchFor(ctx context.Context, s declared.Server, digest string, p tool.Proposal) (launch, error) {
-	l := launch{server: s, digest: digest, owner: p.Caller.Principal, by: p.Caller, mode: sandbox.ReadOnly, root: m.use.Empty}
-	if s.Shared {
-		l.owner = access.Principal{}
-	}
-	if !s.Remote() {
-		if err := m.local(&l); err != nil {
-			return l, err
-		}
-	}
-	var err error
-	if l.secrets, err = m.secretsFor(ctx, s, p); err != nil {
-		return l, err
-	}
-	if err := m.injectionsFor(ctx, &l, p); err != nil || s.OAuth == nil {
-		return l, err
-	}
-	if m.use.Logins == nil {
-		return l, reason.Errorf(reason.UpstreamLogin, "this gateway cannot log in at upstream servers, and %s requires a login", s.Name)
-	}
-	l.login, err = m.use.Logins.Ready(ctx, p.Caller, s)
-	return l, err
-}
-
-// local resolves the program and the workspace.
-func (m *Manager) local(l *launch) error {
-	s := l.server
-	l.chains = m.use.Toolchains()
-	search := slices.Clone(m.use.SearchPath)
-	for _, chain := range l.chains {
-		search = append(search, chain.Bins...)
-	}
-	if s.Package != nil {
-		prefix, err := m.use.Prefixes.Open(s.Name, *s.Package)
-		if err != nil {
-			return err
-		}
-		// The program must come from the package, not from a host directory with a program of the
-		// same name.
-		search = prefix.Bins
-		l.chains = append([]command.Toolchain{prefix}, l.chains...)
-	}
-	l.argv = s.Command
-	if s.Workspace == "" {
-		return m.outside(l, search)
-	}
-	root, err := m.use.Workspaces.Open(s.Workspace)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	l.root, l.protected = root.Path(), m.use.Protected[s.Workspace]
-	if s.Write && !root.ReadOnly() {
-		l.mode = sandbox.CopyOnWrite
-	}
-	if _, inside := command.Inside(s.Command[0], root.Path(), ""); inside {
-		return m.inWorkspace(l, root)
-	}
-	return m.outside(l, search)
-}
-
-// outside resolves a program of the host or of a package.
-func (m *Manager) outside(l *launch, search []string) error {
-	program, err := m.resolver.ResolveExecutable(l.argv[0], search)
-	if _, inside := command.Inside(l.argv[0], "", ""); err != nil && inside && l.server.Workspace == "" {
-		return reason.Errorf(reason.SpawnFailed, "the program %q of the upstream server %s is inside a workspace, and the server has none", l.argv[0], l.server.Name).
-			WithRemedy("Add the server with --workspace.")
-	}
-	l.program = program.Executable
-	return err
-}
-
-// secretsFor returns the secrets of a server that the caller may use: either all of them or an
-// error.
-func (m *Manager) secretsFor(ctx context.Context, s declared.Server, p tool.Proposal) ([]egress.Secret, error) {
-	wanted := s.Placeholders()
-	if len(wanted) == 0 {
-		return nil, nil
-	}
-	if m.use.Lender == nil {
-		return nil, reason.Errorf(reason.NotFound, "this gateway has no vault, and the upstream server %s requires secrets", s.Name)
-	}
-	offers, _, err := m.use.Lender.Offers(ctx, p, len(wanted), func(o egress.Secret) bool { return slices.Contains(wanted, o.Name) })
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range wanted {
-		if !slices.ContainsFunc(offers, func(o egress.Secret) bool { return o.Name == name }) {
-			return nil, reason.Errorf(reason.PermissionDenied, "the upstream server %s requires the secret vault://%s, which %s may not use or which does not exist", s.Name, name, p.Caller.Principal).
-				WithRemedy("Store it with `palyra vault put %s`, including its hosts and its header, and allow the caller to lease it by policy.", name)
-		}
-	}
-	slices.SortFunc(offers, func(a, b egress.Secret) int { return strings.Compare(a.Name, b.Name) })
-	return offers, nil
-}
-
 // Run ends idle instances until ctx ends, and then all instances. No call may be in progress
 // when ctx ends.
 func (m *Manager) Run(ctx context.Context) error {
@@ -460,23 +279,14 @@ func (m *Manager) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ticker.C:
-			m.sweep(func(in *instance) bool { return in.idleFor(m.use.Idle) && !m.watched(in) })
-			m.endOversized()
+			m.Pool.sweep(func(in *instance) bool { return in.idleFor(m.use.Idle) && !m.watchers.watched(in) })
+			m.Pool.endOversized()
 			continue
 		case <-ctx.Done():
 		}
-		m.mu.Lock()
-		m.closed = true
-		m.mu.Unlock()
-		m.sweep(func(*instance) bool { return true })
-		m.processes.Wait()
+		m.Pool.close()
 		return nil
 	}
-}
-
-// EndIdle ends all instances without a call in progress.
-func (m *Manager) EndIdle() {
-	m.sweep(func(in *instance) bool { return in.idleFor(0) })
 }
 
 // Notices returns the warnings about servers for operators.
@@ -499,33 +309,6 @@ func firstLine(text string) string {
 	return line
 }
 
-// sweep ends the instances that match, except those whose slot is held.
-func (m *Manager) sweep(should func(*instance) bool) {
-	m.mu.Lock()
-	slots := slices.Collect(maps.Values(m.slots))
-	m.mu.Unlock()
-	var ending sync.WaitGroup
-	for _, s := range slots {
-		select {
-		case s.held <- struct{}{}:
-		default:
-			continue
-		}
-		in := s.instance
-		if in == nil || !should(in) {
-			<-s.held
-			continue
-		}
-		s.set(nil)
-		ending.Go(func() {
-			in.close(errIdle)
-			in.discard()
-			<-s.held
-		})
-	}
-	ending.Wait()
-}
-
 var errIdle = errors.New("the server was idle")
 
 // errReduced ends the instances of a caller that lost permissions.
@@ -537,120 +320,6 @@ type Ended struct {
 	Instance string `json:"instance"`
 	// Shared is true for an instance that ends after the calls of other principals.
 	Shared bool `json:"shared,omitempty"`
-}
-
-// EndOf ends the instances of a caller that lost permissions or one of its credentials. These
-// instances get no grace period. A shared instance that a call of p started ends after the calls
-// of other principals. EndOf does not wait for any instance. Later calls start new instances.
-func (m *Manager) EndOf(p access.Principal) (ended []Ended) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, s := range m.slots {
-		in := s.current.Load()
-		switch {
-		case in == nil || !in.alive():
-			continue
-		case in.owner == p:
-			m.kill(in)
-		case in.startedBy == p:
-			m.processes.Go(in.retire)
-		default:
-			continue
-		}
-		ended = append(ended, Ended{in.server.Name, in.id, in.owner != p})
-	}
-	return ended
-}
-
-// kill ends an instance without a grace period and does not wait for it.
-func (m *Manager) kill(in *instance) {
-	in.mu.Lock()
-	in.over, in.retired = true, true
-	in.mu.Unlock()
-	if in.pipe == nil {
-		m.processes.Go(func() { in.close(errReduced) })
-	} else {
-		in.stop(errReduced)
-	}
-}
-
-// drop ends all instances of a server and waits for their calls in progress.
-func (m *Manager) drop(ctx context.Context, server string) error {
-	m.mu.Lock()
-	var slots []*slot
-	for k, s := range m.slots {
-		if k.server == server {
-			slots = append(slots, s)
-			delete(m.slots, k)
-		}
-	}
-	m.mu.Unlock()
-	for _, s := range slots {
-		select {
-		case s.held <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		if in := s.instance; in != nil {
-			s.set(nil)
-			in.close(errIdle)
-			in.discard()
-		}
-		<-s.held
-	}
-	return nil
-}
-
-// lookAgain records that a server announced changes. The next call inspects it before it runs.
-func (m *Manager) lookAgain(name string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if k := m.servers[name]; k != nil {
-		k.stale = true
-	}
-}
-
-// saw compares the definitions of a server with the approved ones and stores them. The first
-// definitions of a server are approved implicitly.
-func (m *Manager) saw(ctx context.Context, name string, seen declared.Sight, actor string) error {
-	m.keeping.Lock()
-	defer m.keeping.Unlock()
-	k, err := m.find(name)
-	if err != nil {
-		return err
-	}
-	now, first := k.Kept, k.SeenAt.IsZero()
-	now.Seen, now.SeenAt = seen, time.Now().UTC()
-	if first {
-		now.Approved, now.ApprovedBy, now.ApprovedAt = seen, actor, now.SeenAt
-	}
-	if !first && slices.Equal(k.Seen.Unchecked, seen.Unchecked) && slices.EqualFunc(k.Seen.Definitions, seen.Definitions, func(a, b declared.Definition) bool { return a.Key() == b.Key() && a.Digest == b.Digest }) {
-		m.noted(name, func(k *kept) { k.stale = false })
-		return nil
-	}
-	draft, err := event.DraftOf(event.UpstreamSeen, actor, name, sighted{
-		Server: name, First: first, Changes: notesOf(declared.Differences(k.Seen.Definitions, seen.Definitions)), LeftOut: seen.LeftOut, Unchecked: seen.Unchecked,
-	})
-	if err != nil {
-		return err
-	}
-	if err := m.use.Store.PutUpstream(context.WithoutCancel(ctx), now, draft); err != nil {
-		return err
-	}
-	m.noted(name, func(k *kept) { k.Kept, k.changes, k.stale = now, now.Pending(), false })
-	if changes := now.Pending(); len(changes) > 0 {
-		m.use.Log.WarnContext(ctx, "an upstream server changed its definitions: the affected tools are suspended until `palyra mcp approve`",
-			slog.String("upstream", name))
-	}
-	return nil
-}
-
-func (m *Manager) noted(name string, note func(*kept)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if k := m.servers[name]; k != nil {
-		note(k)
-	}
 }
 
 func digestOf(text []byte) string {

@@ -20,7 +20,7 @@ const mostInterpreters = 4
 // A script may have an interpreter in the workspace, such as one of a Python virtual environment.
 // Host paths do not exist in the sandbox, so the interpreter is started with the script as its
 // argument.
-func (m *Manager) inWorkspace(l *launch, root *workspace.Root) error {
+func (ln *launcher) inWorkspace(l *launch, root *workspace.Root) error {
 	for range mostInterpreters + 1 {
 		inside, is := command.Inside(l.argv[0], root.Path(), "")
 		if !is {
@@ -39,7 +39,7 @@ func (m *Manager) inWorkspace(l *launch, root *workspace.Root) error {
 		default:
 			whole = filepath.Join(root.Path(), filepath.FromSlash(info.Path))
 		}
-		program, err := m.resolver.ResolveExecutable(whole, nil)
+		program, err := ln.resolver.ResolveExecutable(whole, nil)
 		if err != nil {
 			return err
 		}

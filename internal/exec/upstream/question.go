@@ -25,7 +25,7 @@ func asFault(err error, fault **jsonrpc.Error) bool { return errors.As(err, faul
 
 // questionOf decodes a server request and returns an error for a capability that the client did
 // not declare.
-func (m *Manager) questionOf(server string, p mcp.InputRequest, peer tool.Peer) (*question, error) {
+func (ak *asker) questionOf(server string, p mcp.InputRequest, peer tool.Peer) (*question, error) {
 	q := &question{server: server}
 	var err error
 	switch p := p.(type) {
@@ -142,7 +142,7 @@ func properties(schema any) []string {
 
 // leadsHome reports whether a URL leads to the gateway or to this machine, or cannot be resolved.
 // A page there could impersonate the gateway.
-func (m *Manager) leadsHome(text string) bool {
+func (ak *asker) leadsHome(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "https" || u.User != nil {
 		return true
@@ -152,10 +152,10 @@ func (m *Manager) leadsHome(text string) bool {
 		return true
 	}
 	if addr, is := host.Addr(); is {
-		return addr.IsLoopback() || addr.IsUnspecified() || m.isOwn(addr)
+		return addr.IsLoopback() || addr.IsUnspecified() || ak.isOwn(addr)
 	}
 	name := strings.ToLower(host.String())
-	return name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.ContainsFunc(m.use.OwnHosts, func(own string) bool { return strings.EqualFold(own, name) })
+	return name == "localhost" || strings.HasSuffix(name, ".localhost") || slices.ContainsFunc(ak.ownHosts, func(own string) bool { return strings.EqualFold(own, name) })
 }
 
 // passes are the tools that forward server requests to the client.
@@ -178,7 +178,7 @@ type passing struct {
 }
 
 // passings returns these tools for a server.
-func (m *Manager) passings(s declared.Server) (list []passing) {
+func passings(m *Manager, s declared.Server) (list []passing) {
 	for _, p := range passes {
 		properties := `"ticket":{"type":"string"}`
 		if p.properties != "" {
@@ -228,7 +228,7 @@ func (t passing) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, e
 }
 
 func (t passing) run(ctx context.Context, c tool.Call) tool.Report {
-	report := t.manager.report()
+	report := newReport(t.manager.use.Version)
 	q, err := t.question(c.Proposal.Input)
 	if err != nil {
 		return failed(ctx, report, err)
@@ -257,17 +257,17 @@ func (t passing) question(input json.RawMessage) (*question, error) {
 		return nil, err
 	}
 	m := t.manager
-	m.asking.mu.Lock()
-	defer m.asking.mu.Unlock()
-	q := m.asking.open[in.Ticket]
+	m.asker.mu.Lock()
+	defer m.asker.mu.Unlock()
+	q := m.asker.open[in.Ticket]
 	if q == nil || q.server != t.server || q.tool != t.name {
 		return nil, reason.Errorf(reason.InvalidInput, "the upstream server %s has no pending request: only the gateway itself calls this tool", t.server).
 			WithRemedy("Call a tool of the server; its requests are decided during that call.")
 	}
 	return q, nil
 }
-func (m *Manager) isOwn(addr netip.Addr) bool {
-	for _, own := range m.use.OwnHosts {
+func (ak *asker) isOwn(addr netip.Addr) bool {
+	for _, own := range ak.ownHosts {
 		if a, err := netip.ParseAddr(own); err == nil && a.Unmap() == addr.Unmap() {
 			return true
 		}

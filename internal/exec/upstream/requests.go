@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -23,11 +24,15 @@ type Calls interface {
 }
 
 // Serve sets the pipeline that decides server requests. Without one, requests are refused.
-func (m *Manager) Serve(c Calls) { m.asking.calls = c }
+func (m *Manager) Serve(c Calls) { m.asker.calls = c }
 
-// asking holds the server requests in progress.
-type asking struct {
+// asker forwards requests of servers to clients, and decides them as calls.
+type asker struct {
+	// calls decides; nil before the gateway is ready.
 	calls Calls
+	// ownHosts is Config.OwnHosts.
+	ownHosts []string
+	log      *slog.Logger
 
 	mu sync.Mutex
 	// open holds the questions by ticket. A call of <server>/mcp.elicit, mcp.sample or
@@ -120,7 +125,7 @@ var (
 
 // asked answers a request that a server of an older protocol revision makes during a call. It
 // refuses a request that cannot be attributed to exactly one call.
-func (m *Manager) asked(ctx context.Context, in *instance, p mcp.InputRequest) (mcp.InputResponse, error) {
+func (ak *asker) asked(ctx context.Context, in *instance, p mcp.InputRequest) (mcp.InputResponse, error) {
 	const name = "request"
 	c, ok := in.only()
 	if !ok {
@@ -129,7 +134,7 @@ func (m *Manager) asked(ctx context.Context, in *instance, p mcp.InputRequest) (
 		}
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "the request cannot be attributed to one call: it is refused"}
 	}
-	answers, err := m.ask(ctx, in, c, mcp.InputRequestMap{name: p})
+	answers, err := ak.ask(ctx, in, c, mcp.InputRequestMap{name: p})
 	if err != nil {
 		return nil, faultOf(err)
 	}
@@ -154,18 +159,18 @@ const refusedCode = -1
 // declare the capability, the request fails with the error that such a client would send. A
 // refused elicitation is declined. A server cannot continue without a model or roots, so a
 // refusal of such a request is an error.
-func (m *Manager) ask(ctx context.Context, in *instance, c tool.Call, requests mcp.InputRequestMap) (mcp.InputResponseMap, error) {
+func (ak *asker) ask(ctx context.Context, in *instance, c tool.Call, requests mcp.InputRequestMap) (mcp.InputResponseMap, error) {
 	r := &round{left: len(requests), requests: map[string]tool.Request{}, known: make(chan struct{}), done: make(chan struct{})}
 	var questions []*question
 	for _, name := range slices.Sorted(maps.Keys(requests)) {
-		q, err := m.questionOf(in.server.Name, requests[name], c.Peer)
+		q, err := ak.questionOf(in.server.Name, requests[name], c.Peer)
 		if err != nil {
 			return nil, err
 		}
 		q.name, q.round = name, r
 		questions = append(questions, q)
 	}
-	if m.asking.calls == nil {
+	if ak.calls == nil {
 		return nil, reason.Errorf(reason.ShuttingDown, "the gateway is not ready to decide calls")
 	}
 	if c.Pause != nil {
@@ -174,7 +179,7 @@ func (m *Manager) ask(ctx context.Context, in *instance, c tool.Call, requests m
 	var under sync.WaitGroup
 	answers, errs := make([]mcp.InputResponse, len(questions)), make([]error, len(questions))
 	for i, q := range questions {
-		under.Go(func() { answers[i], errs[i] = m.decided(ctx, c, q) })
+		under.Go(func() { answers[i], errs[i] = ak.decided(ctx, c, q) })
 	}
 	r.pass(ctx, c.Peer)
 	under.Wait()
@@ -189,10 +194,10 @@ func (m *Manager) ask(ctx context.Context, in *instance, c tool.Call, requests m
 }
 
 // decided runs one question through the pipeline and forwards it.
-func (m *Manager) decided(ctx context.Context, c tool.Call, q *question) (mcp.InputResponse, error) {
-	if q.tool == declared.Elicit && q.url != "" && m.leadsHome(q.url) {
+func (ak *asker) decided(ctx context.Context, c tool.Call, q *question) (mcp.InputResponse, error) {
+	if q.tool == declared.Elicit && q.url != "" && ak.leadsHome(q.url) {
 		q.round.arrive(q, false)
-		m.use.Log.WarnContext(ctx, "declined a request of an upstream server to open a page of the gateway or of this machine")
+		ak.log.WarnContext(ctx, "declined a request of an upstream server to open a page of the gateway or of this machine")
 		return declined, nil
 	}
 	ticket := ulid.Make().String()
@@ -202,19 +207,19 @@ func (m *Manager) decided(ctx context.Context, c tool.Call, q *question) (mcp.In
 		q.round.arrive(q, false)
 		return q.refused(err) // a value without canonical form cannot be decided
 	}
-	m.asking.mu.Lock()
-	if m.asking.open == nil {
-		m.asking.open = map[string]*question{}
+	ak.mu.Lock()
+	if ak.open == nil {
+		ak.open = map[string]*question{}
 	}
-	m.asking.open[ticket] = q
-	m.asking.mu.Unlock()
+	ak.open[ticket] = q
+	ak.mu.Unlock()
 	from := c.Proposal
-	out, err := m.asking.calls.CallDependent(ctx, tool.DependentCall{
+	out, err := ak.calls.CallDependent(ctx, tool.DependentCall{
 		Caller: from.Caller, Tool: q.server + "/" + q.tool, Input: input, Channel: from.Channel, Session: c.Peer.Session,
 	}, nil)
-	m.asking.mu.Lock()
-	delete(m.asking.open, ticket)
-	m.asking.mu.Unlock()
+	ak.mu.Lock()
+	delete(ak.open, ticket)
+	ak.mu.Unlock()
 	q.round.mu.Lock()
 	joined := q.joined
 	q.round.mu.Unlock()

@@ -225,7 +225,7 @@ func TestRevisions(t *testing.T) {
 	}
 	for _, u := range transports() {
 		for i := range agents {
-			w.EndIdle()
+			w.Pool.EndIdle()
 			for j := range agents {
 				a := *agents[(i+j)%len(agents)]
 				t.Run(u.name()+"/"+revisions[i]+"/"+revisions[(i+j)%len(agents)], func(t *testing.T) {

@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -19,10 +17,9 @@ import (
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/exec/program/commitgate"
-	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/upstream/declared"
 	"palyra/internal/exec/upstream/oauth"
-	"palyra/internal/vault"
+	"palyra/internal/exec/workspace/overlay"
 )
 
 // Backoff after failures of a server: the wait doubles from the shortest to the longest.
@@ -34,7 +31,7 @@ const (
 // run makes a decided call.
 func (t proxied) run(ctx context.Context, c tool.Call, l launch) tool.Report {
 	m := t.manager
-	report := m.report()
+	report := newReport(m.use.Version)
 	report.Egress.Allowed = hosts(c.Plan)
 	// A rejected token is renewed once. A call that was refused because of its token did not run.
 	answer, err := t.attempt(ctx, c, l, report, 0)
@@ -59,7 +56,7 @@ func (e *rejectedError) Error() string { return e.why.Error() }
 // attempt makes a decided call with the current login, unless its version is the rejected one.
 // Its only error is a rejectedError.
 func (t proxied) attempt(ctx context.Context, c tool.Call, l launch, report tool.Report, rejected int) (tool.Report, error) {
-	lent, end, err := t.manager.lend(ctx, c, &l, rejected)
+	lent, end, err := t.manager.launcher.lend(ctx, c, &l, rejected)
 	defer end()
 	if err != nil {
 		return failed(ctx, report, err), nil
@@ -74,14 +71,14 @@ func (t proxied) attempt(ctx context.Context, c tool.Call, l launch, report tool
 // made makes a call with the secrets lent to it. The report includes the error.
 func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.Secret, report tool.Report) (done tool.Report, err error) {
 	m, started := t.manager, report.StartedAt
-	in, leave, err := m.enter(ctx, c, l, lent)
+	in, leave, err := m.Pool.enter(ctx, c, l, lent)
 	if err != nil {
 		return failed(ctx, report, err), err
 	}
 	defer leave()
 	defer func() { done = in.handed.clean(done) }()
 	defer in.till.open(lent)()
-	if err := m.current(ctx, in, t); err != nil {
+	if err := t.current(ctx, in); err != nil {
 		return failed(ctx, report, err), err
 	}
 	result, err := t.call(ctx, c, in)
@@ -90,7 +87,7 @@ func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.
 		err = in.unavailable(err)
 		in.doubt(err)
 	}
-	changed, err := m.settle(ctx, c, in, err)
+	changed, err := settle(ctx, c, in, m.use.History, err)
 	report.Changes, report.Files = changed.Record, changed.Files
 	if err != nil {
 		return failed(ctx, report, err), err
@@ -99,10 +96,10 @@ func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.
 	return report.Finish(), nil
 }
 
-// report returns the parts of a report that are known before a call runs.
-func (m *Manager) report() tool.Report {
+// newReport returns the parts of a report that are known before a call runs.
+func newReport(version string) tool.Report {
 	return tool.Report{
-		Executor:    tool.ExecutorInfo{Name: tool.MCPUpstream, Version: m.use.Version, Tier: "builtin"},
+		Executor:    tool.ExecutorInfo{Name: tool.MCPUpstream, Version: version, Tier: "builtin"},
 		Enforcement: tool.Unenforced(),
 		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}},
 		StartedAt:   time.Now().UTC(),
@@ -112,13 +109,13 @@ func (m *Manager) report() tool.Report {
 // settle passes the workspace changes of a call to the commit gate. A server that wrote is ended
 // first, so that it cannot write during an approval. The next call starts it on the current
 // workspace.
-func (m *Manager) settle(ctx context.Context, c tool.Call, in *instance, err error) (commitgate.Outcome, error) {
+func settle(ctx context.Context, c tool.Call, in *instance, history overlay.History, err error) (commitgate.Outcome, error) {
 	if !in.wroteSince() {
 		return commitgate.Outcome{}, err
 	}
 	in.close(errWrote)
 	w := commitgate.Work{
-		Call: c, Layer: in.final.Layer, Workspace: in.server.Workspace, By: "the upstream server " + in.server.Name, ExitCode: in.final.ExitCode, History: m.use.History,
+		Call: c, Layer: in.final.Layer, Workspace: in.server.Workspace, By: "the upstream server " + in.server.Name, ExitCode: in.final.ExitCode, History: history,
 		Judge: in.handed.judge,
 	}
 	defer in.discard()
@@ -135,206 +132,23 @@ func hosts(p tool.Plan) []string {
 	return p.Facts.EgressHosts
 }
 
-// lend leases the secrets of a call and the token of its login, which it stores in l. The caller
-// must always call end.
-func (m *Manager) lend(ctx context.Context, c tool.Call, l *launch, rejected int) (lent []egress.Secret, end func(), err error) {
-	back := func() {}
-	if len(l.secrets) > 0 {
-		lent, back = m.use.Lender.Lend(c, l.secrets)
-	}
-	if l.login == (vault.Ref{}) {
-		return lent, back, nil
-	}
-	login, err := m.use.Logins.Use(ctx, c.Proposal.Caller, l.server, c.Proposal.ID, rejected)
-	if err != nil {
-		return lent, back, err
-	}
-	l.token = []egress.Secret{login.Token}
-	return append(lent, login.Token), func() {
-		back()
-		if err := login.End(ctx); err != nil {
-			m.use.Log.ErrorContext(ctx, "recording the end of a lease failed", slog.String("upstream", l.server.Name), slog.Any("error", err))
-		}
-	}, nil
-}
-
-// enter returns an instance for the call: the current one or a new one. A new instance that
-// receives secrets requires approval. The caller must call leave. A server that may write handles
-// one call at a time.
-func (m *Manager) enter(ctx context.Context, c tool.Call, l launch, lent []egress.Secret) (in *instance, leave func(), err error) {
-	for range mostStarts {
-		in, leave, err = m.enterBy(ctx, l, func(s *slot) (*instance, error) { return m.fill(ctx, s, l, lent) })
-		if !errors.Is(err, errUnstarted) {
-			return in, leave, err
-		}
-		if err := m.askToStart(ctx, c, l); err != nil {
-			return nil, nil, err
-		}
-	}
-	return nil, nil, unstarted(l.server.Name)
-}
-
 // mostStarts is how often one call starts a server that exits before the call reaches it.
 const mostStarts = 3
 
-// enterBy returns the instance of a slot; fill finds or creates it.
-func (m *Manager) enterBy(ctx context.Context, l launch, fill func(*slot) (*instance, error)) (in *instance, leave func(), err error) {
-	s, err := m.slot(slotKey{l.server.Name, l.owner})
-	if err != nil {
-		return nil, nil, err
-	}
-	select {
-	case s.held <- struct{}{}:
-	case <-ctx.Done():
-		return nil, nil, context.Cause(ctx)
-	}
-	in, err = fill(s)
-	if err != nil {
-		<-s.held
-		return nil, nil, err
-	}
-	in.begin()
-	if l.mode == sandbox.CopyOnWrite {
-		return in, func() { in.done(); <-s.held }, nil
-	}
-	<-s.held
-	return in, in.done, nil
-}
-
-func (m *Manager) slot(k slotKey) (*slot, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closed {
-		return nil, reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
-	}
-	s, ok := m.slots[k]
-	if !ok {
-		if len(m.slots) >= mostInstances {
-			m.forget()
-		}
-		if len(m.slots) >= mostInstances {
-			return nil, reason.Errorf(reason.RateLimited, "the limit of %d instances of upstream servers is reached", mostInstances).
-				WithRemedy("Try again when others end, or declare servers as shared where possible.")
-		}
-		s = &slot{held: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
-		m.slots[k] = s
-	}
-	return s, nil
-}
-
-// forget removes slots without an instance. The caller holds m.mu.
-func (m *Manager) forget() {
-	for k, s := range m.slots {
-		select {
-		case s.held <- struct{}{}:
-			if s.instance == nil && time.Now().After(s.until) {
-				delete(m.slots, k)
-			}
-			<-s.held
-		default:
-		}
-	}
-}
-
-// fill creates the instance of a slot unless a usable one exists. The caller holds the slot.
-func (m *Manager) fill(ctx context.Context, s *slot, l launch, lent []egress.Secret) (*instance, error) {
-	if in := s.instance; in != nil {
-		if s.good(l) {
-			return in, nil
-		}
-		s.set(nil)
-		if in.died() {
-			m.failed(s, l.server.Name, in.unavailable(errors.New("it ended")))
-		}
-		in.retire()
-	}
-	if wait := time.Until(s.until); wait > 0 {
-		if s.last.Code == reason.SpawnFailed { // waiting does not fix a missing program
-			return nil, s.last
-		}
-		return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s failed %d times in a row; the next attempt is in %s: %s",
-			l.server.Name, s.failures, wait.Round(time.Second/10), strings.TrimPrefix(s.last.Message, failedPrefix(l.server.Name))).WithField("retry_after", wait.Round(time.Second/10).String()).WithRemedy("%s", s.last.NextStep())
-	}
-	if len(l.injections) > 0 && l.handed == nil {
-		return nil, errUnstarted
-	}
-	in, err := m.start(ctx, l, lent)
-	if err != nil {
-		// A server that requires a login is retried as soon as the login exists.
-		if ctx.Err() == nil && reason.Of(err) != reason.UpstreamLogin {
-			m.failed(s, l.server.Name, reason.Known(err, reason.UpstreamUnavailable))
-		}
-		return nil, err
-	}
-	s.set(in)
-	// A caller that lost permissions during the start had no instance yet for EndOf to end.
-	if err := m.use.Standing(l.by); err != nil {
-		m.kill(in)
-		return nil, err
-	}
-	s.failures, s.last = 0, nil
-	m.noted(l.server.Name, func(k *kept) { k.problem = nil })
-	return in, nil
-}
-
-// failed sets the backoff of a server for all callers.
-func (m *Manager) failed(s *slot, server string, why *reason.Error) {
-	wait := min(shortestWait<<min(s.failures, 10), longestWait)
-	s.failures++
-	s.until, s.last = time.Now().Add(wait), why
-	m.noted(server, func(k *kept) { k.problem = why })
-}
-
-// forgive clears the backoff of a server. A slot in use clears its own.
-func (m *Manager) forgive(server string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for k, s := range m.slots {
-		if k.server != server {
-			continue
-		}
-		select {
-		case s.held <- struct{}{}:
-			s.failures, s.until = 0, time.Time{}
-			<-s.held
-		default:
-		}
-	}
-}
-
 // current inspects a server that was not inspected yet or announced changes. It returns an error
 // if the tool of the call is not approved in its current form.
-func (m *Manager) current(ctx context.Context, in *instance, t proxied) error {
-	k, err := m.find(t.server.Name)
+func (t proxied) current(ctx context.Context, in *instance) error {
+	catalog := t.manager.catalog
+	k, err := catalog.find(t.server.Name)
 	if err != nil {
 		return err
 	}
 	if !in.looked() || k.stale {
-		if err := m.examine(ctx, in, in.owner.String()); err != nil {
+		if err := catalog.examine(ctx, in, in.owner.String()); err != nil {
 			return in.unavailable(err)
 		}
 	}
 	return t.Unusable()
-}
-
-// examine fetches and stores the definitions of a server.
-func (m *Manager) examine(ctx context.Context, in *instance, actor string) error {
-	looking, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	if in.pipe != nil {
-		in.pipe.begin()
-	}
-	seen, err := look(looking, in.session, in.server.Meta)
-	if err != nil {
-		return err
-	}
-	if err := m.saw(ctx, in.server.Name, seen, actor); err != nil {
-		return err
-	}
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	in.seen = !seen.Incomplete // the next call inspects the rest
-	return nil
 }
 
 // mostRounds is how often a server may send requests before it answers one call.
@@ -386,7 +200,7 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 		if len(got.requests) == 0 {
 			return nil, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s is busy and asks for a later call", t.server.Name)
 		}
-		if sent.responses, err = t.manager.ask(ctx, in, c, got.requests); err != nil {
+		if sent.responses, err = t.manager.asker.ask(ctx, in, c, got.requests); err != nil {
 			return nil, refusedBy(err)
 		}
 		sent.state = got.state

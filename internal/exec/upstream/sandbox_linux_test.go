@@ -235,6 +235,6 @@ func TestStartSecretsSandboxed(t *testing.T) {
 	if b := must.Get(os.ReadFile(filepath.Join(root, "notes.txt")))(t); string(b) != "new" {
 		t.Errorf("it wrote %q", b)
 	}
-	w.EndIdle()
+	w.Pool.EndIdle()
 	until(t, func() bool { return w.leases() == 0 })
 }

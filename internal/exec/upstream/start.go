@@ -8,91 +8,61 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/oklog/ulid/v2"
 
-	"palyra/internal/core/access"
 	"palyra/internal/core/reason"
-	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
-	"palyra/internal/exec/program/command"
-	"palyra/internal/exec/program/envsecret"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/upstream/declared"
 	"palyra/internal/exec/upstream/oauth"
-	"palyra/internal/vault"
 )
 
-// launch is the complete, decided configuration of an instance.
-type launch struct {
-	server declared.Server
-	digest string
-	owner  access.Principal
-	// by is the caller that needs the instance.
-	by      access.Caller
-	program tool.Executable
-	// argv is the resolved command line.
-	argv   []string
-	chains []command.Toolchain
-	// root and protected describe the server's workspace; root is the empty directory for servers
-	// without one.
-	root      string
-	protected []string
-	mode      sandbox.WorkspaceMode
-	// secrets are the secrets that the server may use, each with its version.
-	secrets []egress.Secret
-	// injections are the secrets that the program receives as plain values, and handed holds the
-	// values: nil for a caller that may not start it.
-	injections []tool.Injection
-	handed     *handed
-	// login is the reference of the login for calls, zero for none. token is the token that a
-	// call obtained from it.
-	login vault.Ref
-	token []egress.Secret
-}
-
-// visibleSecrets returns the secrets and the token.
-func (l launch) visibleSecrets() []egress.Secret { return slices.Concat(l.secrets, l.token) }
-
-// key identifies a launch: another program, secret or setting results in another instance.
-func (l launch) key() string {
-	return fmt.Sprintf("%q", []any{l.server.Name, l.digest, l.owner, l.program, l.argv, l.chains, l.root, l.protected, l.mode, bound(l.visibleSecrets()), envsecret.Bound(l.injections)})
+// starter starts and dials instances.
+type starter struct {
+	use      *Config
+	catalog  *catalog
+	asker    *asker
+	watchers *watchers
+	states   states
+	// processes counts the programs that run.
+	processes sync.WaitGroup
 }
 
 // start starts or dials a server and completes the handshake. The end of ctx stops only this
 // step, not the instance.
-func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*instance, error) {
+func (st *starter) start(ctx context.Context, l launch, lent []egress.Secret) (*instance, error) {
 	in := &instance{
 		id: l.server.Name + "/" + ulid.Make().String(), server: l.server, owner: l.owner, startedBy: l.by.Principal, made: l.key(),
 		used: time.Now(), calls: map[string]*running{}, handed: l.handed,
 	}
 	defer in.till.open(lent)()
-	ctx, cancel := context.WithTimeoutCause(ctx, m.use.ConnectTime, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s did not answer within %s", l.server.Name, m.use.ConnectTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, st.use.ConnectTime, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s did not answer within %s", l.server.Name, st.use.ConnectTime))
 	defer cancel()
 	var transport mcp.Transport
 	var remote *mcp.StreamableClientTransport
 	var err error
 	if l.server.Remote() {
-		remote, err = m.dial(in, l)
+		remote, err = st.dial(in, l)
 		transport = remote
 		in.listen = func(ctx context.Context) (*mcp.ClientSession, error) {
-			further, err := m.dial(in, l)
+			further, err := st.dial(in, l)
 			if err != nil {
 				return nil, err
 			}
 			further.DisableStandaloneSSE = false
-			return m.client(in).Connect(ctx, further, nil)
+			return st.client(in).Connect(ctx, further, nil)
 		}
 	} else {
-		err = m.spawn(ctx, in, l)
+		err = st.spawn(ctx, in, l)
 		transport = in.pipe
 	}
 	if err == nil {
-		in.session, err = m.client(in).Connect(ctx, transport, nil)
+		in.session, err = st.client(in).Connect(ctx, transport, nil)
 	}
 	if err != nil {
 		switch {
@@ -110,13 +80,13 @@ func (m *Manager) start(ctx context.Context, l launch, lent []egress.Secret) (*i
 }
 
 // spawn starts the program of a server in a sandbox and returns when it runs.
-func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
+func (st *starter) spawn(ctx context.Context, in *instance, l launch) error {
 	if p := l.server.Package; p != nil {
-		if err := m.use.Prefixes.Check(l.server.Name, *p); err != nil {
+		if err := st.use.Prefixes.Check(l.server.Name, *p); err != nil {
 			return err
 		}
 	}
-	state, err := m.openState(l)
+	state, err := st.states.openState(l)
 	if err != nil {
 		return err
 	}
@@ -126,10 +96,10 @@ func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
 	}
 	in.pipe, in.ended = newPipe(write), make(chan struct{})
 	in.pipe.onNotification = in.forwardNotification
-	in.pipe.stray = func(line []byte) { m.stray(in, line) }
-	m.noted(l.server.Name, func(k *kept) { k.stray = "" })
+	in.pipe.stray = func(line []byte) { st.stray(in, line) }
+	st.catalog.noted(l.server.Name, func(k *kept) { k.stray = "" })
 	started := make(chan struct{})
-	spec := m.spec(in, l)
+	spec := st.spec(in, l)
 	spec.Caches = state
 	spec.Session = &sandbox.Session{Stdin: read, Started: func(u sandbox.Underway) {
 		in.underway = u
@@ -139,12 +109,12 @@ func (m *Manager) spawn(ctx context.Context, in *instance, l launch) error {
 	in.stop = stop
 	if in.handed != nil {
 		in.handed.given.Into(&spec)
-		m.processes.Go(in.guard)
+		st.processes.Go(in.guard)
 	}
-	m.processes.Go(func() {
+	st.processes.Go(func() {
 		defer in.handed.end()
 		defer close(in.ended)
-		in.final, in.failed = m.use.Runner.Run(running, spec)
+		in.final, in.failed = st.use.Runner.Run(running, spec)
 		_ = in.pipe.fill.CloseWithError(io.EOF)
 		stop(nil)
 	})
@@ -167,13 +137,13 @@ func cmpErr(err, other error) error {
 }
 
 // spec returns the sandbox specification.
-func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
-	limits := m.use.Limits
+func (st *starter) spec(in *instance, l launch) sandbox.Spec {
+	limits := st.use.Limits
 	// A server lives until it is idle. Its limits are memory, processes and written bytes.
 	limits.CPU = mostCPU
 	return sandbox.Spec{
 		Argv: l.argv, Executable: l.program, WorkspaceRoot: l.root, WorkspaceName: l.server.Workspace, Workspace: l.mode, Protected: l.protected,
-		Toolchains: l.chains, Env: l.server.Environment(), Limits: limits, Egress: egress.Strict, Network: m.network(l, &in.till), Required: m.use.Required,
+		Toolchains: l.chains, Env: l.server.Environment(), Limits: limits, Egress: egress.Strict, Network: st.network(l, &in.till), Required: st.use.Required,
 		Owner: "mcp/" + l.server.Name + "/" + l.owner.String(),
 		Output: func(stream string, chunk []byte) {
 			if stream == "stderr" {
@@ -189,19 +159,19 @@ func (m *Manager) spec(in *instance, l launch) sandbox.Spec {
 const mostCPU = 24 * time.Hour
 
 // network returns the hosts that the program may reach, nil for none.
-func (m *Manager) network(l launch, t *till) *egress.Reach {
+func (st *starter) network(l launch, t *till) *egress.Reach {
 	reach, err := l.server.Reach()
 	if err != nil || len(reach.Rules.Allow) == 0 {
 		return nil // an invalid rule allows nothing
 	}
-	reach.Rules.Gateway = m.use.Gateway
+	reach.Rules.Gateway = st.use.Gateway
 	reach.Secrets = t.from(l.secrets)
 	return &reach
 }
 
 // dial returns the transport for a server with a URL. It reaches only the server's host and
 // follows no redirects.
-func (m *Manager) dial(in *instance, l launch) (*mcp.StreamableClientTransport, error) {
+func (st *starter) dial(in *instance, l launch) (*mcp.StreamableClientTransport, error) {
 	u, target, err := l.server.Target()
 	if err != nil {
 		return nil, err
@@ -215,16 +185,16 @@ func (m *Manager) dial(in *instance, l launch) (*mcp.StreamableClientTransport, 
 		in.exchange = secret.New("", in.till.from(l.visibleSecrets()))
 	}
 	dialer := &egress.Dialer{
-		Rules: egress.Rules{Allow: []egress.Rule{allowed}, Deny: m.use.Denied, Gateway: m.use.Gateway}, Log: in.connections, Resolver: m.use.Resolver, Interfaces: m.use.Interfaces,
+		Rules: egress.Rules{Allow: []egress.Rule{allowed}, Deny: st.use.Denied, Gateway: st.use.Gateway}, Log: in.connections, Resolver: st.use.Resolver, Interfaces: st.use.Interfaces,
 	}
 	plain := &http.Transport{
-		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: m.use.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
+		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: st.use.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
 		MaxResponseHeaderBytes: 64 << 10, TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: time.Minute, MaxIdleConnsPerHost: 4,
 	}
 	return &mcp.StreamableClientTransport{
 		Endpoint: u.String(),
 		HTTPClient: &http.Client{
-			Transport: inspectingTransport{addressed{secret.Transport{Next: measured{lingering{plain, m.use.LingerTime}}, Secrets: in.exchange}, l.server, l.token, in.exchange}, in},
+			Transport: inspectingTransport{addressed{secret.Transport{Next: measured{lingering{plain, st.use.LingerTime}}, Secrets: in.exchange}, l.server, l.token, in.exchange}, in},
 			CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 				return reason.Errorf(reason.EgressDenied, "the upstream server %s redirects to %s, but the gateway does not follow redirects", l.server.Name, clean(r.URL.Redacted(), 200)).
 					WithRemedy("If the new URL is correct, have an operator add the server again with that URL.")

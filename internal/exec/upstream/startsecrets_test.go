@@ -181,7 +181,7 @@ func TestStartSecrets(t *testing.T) {
 	if n := w.leases(); n != 2 {
 		t.Errorf("%d leases while it runs", n)
 	}
-	w.EndIdle()
+	w.Pool.EndIdle()
 	until(t, func() bool { return w.leases() == 0 })
 	var codes []event.Code
 	for _, e := range w.kept.Events() {
@@ -213,7 +213,7 @@ func TestStartSecretsDenied(t *testing.T) {
 	t.Parallel()
 	w := newVaulted(t)
 	w.addSigner()
-	w.EndIdle()
+	w.Pool.EndIdle()
 	started, events := w.runner.started(), len(w.kept.Events())
 	end := w.begin(gatewaytest.Agent, "signer/length")
 	w.answer(false)
@@ -243,7 +243,7 @@ func TestStartSecretsRevoked(t *testing.T) {
 	t.Parallel()
 	w := newVaulted(t)
 	w.addSigner()
-	w.EndIdle()
+	w.Pool.EndIdle()
 	w.source = letsAll + `@id("signing") @waives("approval: a test") permit(principal, action == Action::"secret.inject", resource);`
 	must.Do(t, w.Rebuild(t.Context(), ""))
 	first := w.works("signer/length", `{}`)
@@ -266,7 +266,7 @@ func TestEndOfCaller(t *testing.T) {
 	w := newVaulted(t)
 	w.addSigner(func(s *declared.Server) { s.Shared = true })
 	w.add("own", serve(hello))
-	w.EndIdle()
+	w.Pool.EndIdle()
 	w.source = letsAll + `@id("signing") @waives("approval: a test") permit(principal, action == Action::"secret.inject", resource);`
 	must.Do(t, w.Rebuild(t.Context(), ""))
 	w.works("signer/length", `{}`)
@@ -277,16 +277,16 @@ func TestEndOfCaller(t *testing.T) {
 		t.Fatalf("%d and %d instances, %d leases", instances("signer"), instances("own"), w.leases())
 	}
 	must.Do(t, w.vault.EndOf(t.Context(), access.User("nobody")))
-	if ended := w.EndOf(access.User("nobody")); len(ended) != 0 || instances("own") != 2 || w.leases() != 1 {
+	if ended := w.Pool.EndOf(access.User("nobody")); len(ended) != 0 || instances("own") != 2 || w.leases() != 1 {
 		t.Errorf("the end of another principal ended %v; %d instances are left, %d leases", ended, instances("own"), w.leases())
 	}
 	must.Do(t, w.vault.EndOf(t.Context(), gatewaytest.Agent.Principal))
 	if w.leases() != 0 {
 		t.Errorf("%d leases", w.leases())
 	}
-	w.Manager.EndOf(gatewaytest.Agent.Principal)
+	w.Manager.Pool.EndOf(gatewaytest.Agent.Principal)
 	until(t, func() bool { return instances("signer") == 0 && instances("own") == 1 })
-	if ended := w.Manager.EndOf(gatewaytest.Agent.Principal); len(ended) != 0 {
+	if ended := w.Manager.Pool.EndOf(gatewaytest.Agent.Principal); len(ended) != 0 {
 		t.Errorf("a second end ended %v", ended)
 	}
 }
@@ -315,7 +315,7 @@ func TestEndOfCallerDuringACall(t *testing.T) {
 					})
 				})(c)
 			}, func(s *declared.Server) { s.Shared = shared })
-			w.EndIdle()
+			w.Pool.EndIdle()
 			w.works("held/hello", `{}`) // starts the instance
 			by := gatewaytest.Agent
 			if shared {
@@ -327,7 +327,7 @@ func TestEndOfCallerDuringACall(t *testing.T) {
 				answered <- r
 			}()
 			<-entered
-			if ended := w.Manager.EndOf(gatewaytest.Agent.Principal); len(ended) != 1 || ended[0].Server != "held" || ended[0].Shared != shared {
+			if ended := w.Manager.Pool.EndOf(gatewaytest.Agent.Principal); len(ended) != 1 || ended[0].Server != "held" || ended[0].Shared != shared {
 				t.Errorf("%+v ended", ended)
 			}
 			if shared {
@@ -356,9 +356,9 @@ func TestPermissionsReducedDuringStart(t *testing.T) {
 		}
 	})
 	w.add("own", serve(hello))
-	w.EndIdle()
+	w.Pool.EndIdle()
 	w.works("own/hello", `{}`) // control
-	w.EndIdle()
+	w.Pool.EndIdle()
 	reduced.Store(true)
 	w.fails("own/hello", `{}`, reason.Unauthenticated)
 	until(t, func() bool { return must.Get(w.Show("own"))(t).Instances == 0 })

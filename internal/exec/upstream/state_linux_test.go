@@ -38,7 +38,7 @@ func TestState(t *testing.T) {
 		}
 	}
 	w.works("memory/keep", `{"name":"a.txt","content":"remembered"}`)
-	for _, again := range []func(){w.EndIdle, w.restart} {
+	for _, again := range []func(){w.Pool.EndIdle, w.restart} {
 		again()
 		if got := resultText(t, w.works("memory/recall", `{"name":"a.txt"}`)); got != "remembered" {
 			t.Errorf("after its end it has %q", got)

@@ -34,7 +34,7 @@ func isStray(line []byte) bool {
 }
 
 // stray records the first log line of an instance among its messages.
-func (m *Manager) stray(in *instance, line []byte) {
+func (st *starter) stray(in *instance, line []byte) {
 	text := clean(string(bytes.ToValidUTF8(line, []byte("\ufffd"))), mostStray)
 	in.mu.Lock()
 	first := in.strayLine == ""
@@ -43,8 +43,8 @@ func (m *Manager) stray(in *instance, line []byte) {
 	}
 	in.mu.Unlock()
 	if first {
-		m.noted(in.server.Name, func(k *kept) { k.stray = text })
-		m.use.Log.Warn("an upstream server writes lines that are not messages to its standard output: they are skipped", slog.String("upstream", in.server.Name), slog.String("line", text))
+		st.catalog.noted(in.server.Name, func(k *kept) { k.stray = text })
+		st.use.Log.Warn("an upstream server writes lines that are not messages to its standard output: they are skipped", slog.String("upstream", in.server.Name), slog.String("line", text))
 	}
 }
 

@@ -41,13 +41,13 @@ type proxied struct {
 	descriptor tool.Descriptor
 	// naming are the arguments that name another tool; see metaArguments.
 	naming []string
-	// ask makes the call of a tool that the gateway made (see own); nil for a tool of the server.
+	// ask makes the call of a tool that the gateway made (see ownTools); nil for a tool of the server.
 	ask func(context.Context, sending) (got, error)
 }
 
-// describe makes the tool for a definition. The statements of the server are claims. Unless an
+// describedTool makes the tool for a definition. The statements of the server are claims. Unless an
 // operator trusts the server, its tools count as destructive, open-world and sensitive.
-func (m *Manager) describe(s declared.Server, digest string, d declared.Definition) (proxied, error) {
+func describedTool(m *Manager, s declared.Server, digest string, d declared.Definition) (proxied, error) {
 	var definition mcp.Tool
 	if err := canonical.Read(d.Text, &definition); err != nil {
 		return proxied{}, fmt.Errorf("reading the definition of %s/%s: %w", s.Name, d.Name, err)
@@ -109,7 +109,19 @@ func capabilities(s declared.Server) []tool.Capability {
 func (t proxied) Descriptor() tool.Descriptor { return t.descriptor }
 
 // Unusable returns the reason why no call can run, nil if calls can run.
-func (t proxied) Unusable() error { return t.manager.usable(t.server, t.name) }
+func (t proxied) Unusable() error {
+	k, err := t.manager.catalog.find(t.server.Name)
+	if err != nil {
+		return err
+	}
+	if c, is := declared.Suspends(k.changes, t.name); is {
+		return suspended(t.server.Name+"/"+t.name, t.server.Name, c)
+	}
+	if !t.server.Remote() {
+		return t.manager.Runs()
+	}
+	return nil
+}
 
 // Plan implements tool.Runnable.
 func (t proxied) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
@@ -139,7 +151,7 @@ func (t proxied) prepare(ctx context.Context, p tool.Proposal) (launch, tool.Pla
 	if err := errors.Join(t.checkMeta(p.Input), t.checkOwn(p.Input)); err != nil {
 		return launch{}, tool.Plan{}, err
 	}
-	l, err := t.manager.launchFor(ctx, t.server, t.digest, p)
+	l, err := t.manager.launcher.launchFor(ctx, t.server, t.digest, p)
 	if err != nil {
 		return launch{}, tool.Plan{}, err
 	}
@@ -273,7 +285,7 @@ func (t proxied) checkMeta(input json.RawMessage) error {
 	for _, pointer := range t.naming {
 		for _, named := range at(input, pointer) {
 			own := strings.TrimPrefix(named, t.server.Name+"/")
-			if own != t.name && t.manager.offers(t.server.Name, own) {
+			if own != t.name && t.manager.catalog.offers(t.server.Name, own) {
 				return reason.Errorf(reason.InvalidInput, "%s would call the tool %s of the same server, and policy would decide on the wrong call", t.descriptor.Name, clean(own, 100)).
 					WithField("pointer", pointer).WithRemedy("Call %s/%s itself.", t.server.Name, clean(own, 100))
 			}

@@ -28,10 +28,17 @@ type Watcher interface {
 }
 
 // Watch sets the watcher for resource changes.
-func (m *Manager) Watch(w Watcher) { m.watcher = w }
+func (m *Manager) Watch(w Watcher) { m.watchers.watcher = w }
 
 // mostWatched is the maximum number of watched resources of one instance.
 const mostWatched = 64
+
+// watchers forwards the changes that servers announce.
+type watchers struct {
+	// watcher is notified of resource changes; nil for none.
+	watcher Watcher
+	catalog *catalog
+}
 
 // watching holds the watched resources of an instance.
 type watching struct {
@@ -45,41 +52,41 @@ type watching struct {
 }
 
 // watched reports whether a client's subscription keeps an instance alive.
-func (m *Manager) watched(in *instance) bool {
+func (wt *watchers) watched(in *instance) bool {
 	in.watching.mu.Lock()
 	some := len(in.watching.uris) > 0
 	in.watching.mu.Unlock()
-	return some && m.watcher != nil && m.watcher.Watches(in.server.Name, in.owner, "")
+	return some && wt.watcher != nil && wt.watcher.Watches(in.server.Name, in.owner, "")
 }
 
-func (m *Manager) resourcesChanged(in *instance) {
-	if m.watcher != nil {
-		m.watcher.ResourcesChanged(in.server.Name, in.owner)
+func (wt *watchers) resourcesChanged(in *instance) {
+	if wt.watcher != nil {
+		wt.watcher.ResourcesChanged(in.server.Name, in.owner)
 	}
-	m.lookAgain(in.server.Name)
+	wt.catalog.lookAgain(in.server.Name)
 }
 
-func (m *Manager) toolsChanged(in *instance) {
-	m.lookAgain(in.server.Name)
-	if m.watcher != nil {
-		m.watcher.ToolsChanged(in.server.Name, in.owner)
-	}
-}
-
-func (m *Manager) promptsChanged(in *instance) {
-	m.lookAgain(in.server.Name)
-	if m.watcher != nil {
-		m.watcher.PromptsChanged(in.server.Name, in.owner)
+func (wt *watchers) toolsChanged(in *instance) {
+	wt.catalog.lookAgain(in.server.Name)
+	if wt.watcher != nil {
+		wt.watcher.ToolsChanged(in.server.Name, in.owner)
 	}
 }
 
-func (m *Manager) resourceUpdated(in *instance) func(context.Context, *mcp.ResourceUpdatedNotificationRequest) {
+func (wt *watchers) promptsChanged(in *instance) {
+	wt.catalog.lookAgain(in.server.Name)
+	if wt.watcher != nil {
+		wt.watcher.PromptsChanged(in.server.Name, in.owner)
+	}
+}
+
+func (wt *watchers) resourceUpdated(in *instance) func(context.Context, *mcp.ResourceUpdatedNotificationRequest) {
 	return func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
 		in.watching.mu.Lock()
 		_, is := in.watching.uris[r.Params.URI]
 		in.watching.mu.Unlock()
-		if is && m.watcher != nil {
-			m.watcher.ResourceUpdated(in.server.Name, in.owner, r.Params.URI)
+		if is && wt.watcher != nil {
+			wt.watcher.ResourceUpdated(in.server.Name, in.owner, r.Params.URI)
 		}
 	}
 }
@@ -186,23 +193,17 @@ func (in *instance) endWatching() {
 // Unsubscribe ends the subscription of a principal, unless another client of the same instance
 // watches the resource.
 func (m *Manager) Unsubscribe(ctx context.Context, server string, owner access.Principal, uri string) error {
-	k, err := m.find(server)
+	k, err := m.catalog.find(server)
 	if err != nil {
 		return err
 	}
 	if k.Server.Shared {
 		owner = access.Principal{}
 	}
-	if m.watcher != nil && m.watcher.Watches(server, owner, uri) {
+	if m.watchers.watcher != nil && m.watchers.watcher.Watches(server, owner, uri) {
 		return nil
 	}
-	m.mu.Lock()
-	s := m.slots[slotKey{server, owner}]
-	m.mu.Unlock()
-	if s == nil {
-		return nil
-	}
-	in := s.current.Load()
+	in := m.Pool.current(slotKey{server, owner})
 	if in == nil || !in.watches(uri) {
 		return nil
 	}
