@@ -312,7 +312,7 @@ func opened(authority *ca.Authority) openedPayload {
 // before any of it takes effect.
 func startRestored(ctx context.Context, g *gateway, o Options) error {
 	r, started, err := backup.Start(ctx, backup.Parts{
-		StateDir: g.cfg.StateDir, Journal: g.journal, Approvals: g.stores.approvals, EndLogins: g.identity.EndAllLogins,
+		StateDir: g.cfg.StateDir, Journal: g.journal, Approvals: g.stores.approvals, EndLogins: g.identity.Logins.EndAllLogins,
 		Now: approval.NewClock(g.stores.journal.Head().At, o.wall).Now,
 	})
 	if started {
@@ -329,7 +329,7 @@ func startRestored(ctx context.Context, g *gateway, o Options) error {
 	if r, err = journal.ParseRestored(&last[0]); err != nil {
 		return err
 	}
-	g.identity.GoesOnFrom(r.RestoredAt)
+	g.identity.Keys.SetRestoredAt(r.RestoredAt)
 	return nil
 }
 
@@ -359,7 +359,7 @@ func openPolicy(ctx context.Context, g *gateway, o Options) error {
 	}
 	g.policies = policyadmin.New(policyadmin.Config{
 		Settings: g.cfg, Store: g.stores.policies, Guard: guard(g), Grants: g.stores.grants, Journal: g.journal, Engine: g.engine,
-		Members: g.registry, Provenance: g.identity.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.Cut, Swapped: func() { swapped(g) }, Log: g.log,
+		Members: g.registry, Provenance: g.identity.Directory.History, TakesTwo: func() bool { return g.changing.DualControl().On }, Tools: g.router, Cut: g.identity.OpenWork.Cut, Swapped: func() { swapped(g) }, Log: g.log,
 	})
 	return openUpstreams(ctx, g, process)
 }
@@ -519,7 +519,7 @@ func newPackages(g *gateway, process builtin.ProcessPolicy) *packages.Service {
 }
 
 func openApprovals(ctx context.Context, g *gateway, o Options) error {
-	people := dualcontrol.People{Members: g.registry, History: g.identity.History, LiveDevice: liveDevice(g.identity), Session: sessionDevice(g.identity), Engine: g.engine}
+	people := dualcontrol.People{Members: g.registry, History: g.identity.Directory.History, LiveDevice: liveDevice(g.identity.Directory), Session: sessionDevice(g.identity.Directory), Engine: g.engine}
 	var err error
 	g.desk, err = approval.NewDesk(approval.Config{
 		Store: g.stores.approvals, Log: g.log,
@@ -552,7 +552,7 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 // openPairing creates the host of pairings, which gets the server's certificate later.
 func openPairing(_ context.Context, g *gateway, _ Options) (err error) {
 	g.pairings, err = pairing.NewHost(pairing.Config{
-		Issuer: g.identity, Approvals: people.Asker{Gate: g.changing, Members: g.registry}, Journal: g.journal,
+		Issuer: g.identity.Pairings, Approvals: people.Asker{Gate: g.changing, Members: g.registry}, Journal: g.journal,
 		Server: func() (pairing.Server, error) { return pairingServer(g) },
 	})
 	return err
@@ -651,7 +651,7 @@ func openRuns(ctx context.Context, g *gateway, _ Options) error {
 // openLogins creates the login service. The identity provider is not contacted yet.
 func openLogins(_ context.Context, g *gateway, _ Options) (err error) {
 	c := loginConfig(g.cfg)
-	c.Members, c.Log = g.identity, g.log
+	c.Members, c.Log = g.identity.Logins, g.log
 	c.Refused = func(ctx context.Context, source string) {
 		g.auditor.Refused(ctx, source, api.CompleteLoginProcedure, reason.LoginRefused)
 	}

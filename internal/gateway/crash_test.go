@@ -213,7 +213,7 @@ func openCrashWorld(t *testing.T, dir string, k *killer) *crashWorld {
 // and returns the operator as a caller of the API.
 func firstOperator(t *testing.T, g *gateway) access.Caller {
 	t.Helper()
-	device, _, err := g.identity.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(g.cfg.StateDir), Address: "127.0.0.1:1", ServerName: serverName})
+	device, _, err := g.identity.Local.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(g.cfg.StateDir), Address: "127.0.0.1:1", ServerName: serverName})
 	must.Do(t, err)
 	must.Do(t, g.policies.Load(t.Context()))
 	return access.Caller{

@@ -131,7 +131,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	front.Go(func() error { return g.mcp.Run(frontCtx) })
 	front.Go(func() error { return runNotify(frontCtx, g) })
 	front.Go(func() error { return g.console.Run(frontCtx) })
-	front.Go(func() error { return g.identity.RunKeys(frontCtx) })
+	front.Go(func() error { return g.identity.Keys.Run(frontCtx) })
 	front.Go(func() error { return g.serve(frontCtx, drained, o.Ready) })
 
 	frontErr := front.Wait()

@@ -137,7 +137,7 @@ func notices(g *gateway) []string {
 	}
 	// Policies are not loaded before the start.
 	if set := g.engine.Current(); set != nil {
-		if problem, remedy := set.NobodyPresent(append(identity.Proving(g.identity.Devices()), g.passkeys.Proving()...)); problem != "" {
+		if problem, remedy := set.NobodyPresent(append(identity.Proving(g.identity.Directory.Devices()), g.passkeys.Proving()...)); problem != "" {
 			list = append(list, problem+". "+remedy)
 		}
 	}
@@ -299,14 +299,14 @@ func permit(g *gateway) func(access.Caller, access.Permission) error {
 // votesGoOn returns a function that reports whether a vote cast by a device, or by a user of a
 // chat, is still valid.
 func votesGoOn(g *gateway) func(id string) bool {
-	device := liveDevice(g.identity)
+	device := liveDevice(g.identity.Directory)
 	return func(id string) bool { return device(id) || g.chatUsers.Live(id) }
 }
 
 // webhookVotes handles votes delivered by webhook receivers.
 func webhookVotes(g *gateway) http.Handler {
 	return presenceproof.Handler{
-		Gateway: g.authority.TrustDomain(), Desk: g.desk, Authenticate: g.identity.Authenticate, Permit: permit(g), Log: g.log, Now: time.Now,
+		Gateway: g.authority.TrustDomain(), Desk: g.desk, Authenticate: g.identity.Callers.Authenticate, Permit: permit(g), Log: g.log, Now: time.Now,
 		Spend: func(c access.Caller) error {
 			if ok, after := g.limiter.Allow(api.LimitDecide, c.Principal.String()); !ok {
 				return reason.Errorf(reason.RateLimited, "too many votes; try again in %s", after.Round(time.Millisecond))

@@ -45,24 +45,27 @@ func TestOperationsRequireTheSecondApproval(t *testing.T) {
 	owner := local.Principal
 	operations := map[change.Kind]func(context.Context) error{
 		change.AddMember: func(ctx context.Context) error {
-			_, err := g.identity.AddMember(ctx, owner, "bob", access.KindUser, []access.Role{access.RoleOperator}, access.Principal{}, nil, true)
+			_, err := g.identity.Members.AddMember(ctx, owner, "bob", access.KindUser, []access.Role{access.RoleOperator}, access.Principal{}, nil, true)
 			return err
 		},
 		change.UpdateMember: func(ctx context.Context) error {
-			_, err := g.identity.UpdateMember(ctx, owner, identity.MemberChange{Member: "nosuch"})
+			_, err := g.identity.Members.UpdateMember(ctx, owner, identity.MemberChange{Member: "nosuch"})
 			return err
 		},
 		change.EnableMember: func(ctx context.Context) error {
-			_, err := g.identity.EnableMember(ctx, owner, identity.Standing{Member: "nosuch"})
+			_, err := g.identity.Members.EnableMember(ctx, owner, identity.Standing{Member: "nosuch"})
 			return err
 		},
 		change.RemoveMember: func(ctx context.Context) error {
-			_, err := g.identity.RemoveMember(ctx, owner, identity.Standing{Member: "nosuch"})
+			_, err := g.identity.Members.RemoveMember(ctx, owner, identity.Standing{Member: "nosuch"})
 			return err
 		},
-		change.ConfirmMember: func(ctx context.Context) error { _, err := g.identity.ConfirmMember(ctx, owner, "nosuch"); return err },
+		change.ConfirmMember: func(ctx context.Context) error {
+			_, err := g.identity.Confirmations.ConfirmMember(ctx, owner, "nosuch")
+			return err
+		},
 		change.AddDevice: func(ctx context.Context) error {
-			_, err := g.identity.AddDevice(ctx, owner, "", identity.Recovery{Member: "nosuch"})
+			_, err := g.identity.Devices.AddDevice(ctx, owner, "", identity.Recovery{Member: "nosuch"})
 			return err
 		},
 		change.ActivatePolicy: func(ctx context.Context) error { _, err := g.policies.Activate(ctx, local, "sha256:00"); return err },

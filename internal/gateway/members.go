@@ -25,23 +25,53 @@ import (
 	"palyra/internal/surface/notify"
 )
 
-// members implements the API's changes of members and devices; reads go to the registry and the
-// service.
+// members implements the API's changes of members.
 type members struct {
 	*access.Registry
-	*identity.Service
-	authority *ca.Authority
-	policies  *policyadmin.Admin
+	*identity.Members
+	*identity.Confirmations
+	certificates *identity.Certificates
+	authority    *ca.Authority
+	policies     *policyadmin.Admin
 }
 
-var (
-	_ api.Members     = (*members)(nil)
-	_ api.DeviceAdmin = (*members)(nil)
-)
+// devices implements the API's changes and reads of devices.
+type devices struct {
+	*access.Registry
+	*identity.Directory
+	*identity.DeviceAdmin
+	*identity.Keys
+	*identity.Logins
+	certificates *identity.Certificates
+	authority    *ca.Authority
+	policies     *policyadmin.Admin
+}
+
+// presenceKeys implements the API's changes of presence keys, and the confirmations of the host.
+type presenceKeys struct {
+	*identity.Directory
+	*identity.PresenceKeys
+	*identity.Confirmations
+}
+
+// origins implements the API's reads of who controls a member.
+type origins struct {
+	*identity.Directory
+	*identity.Consents
+}
+
+func memberAdmin(g *gateway) *members {
+	return &members{g.registry, g.identity.Members, g.identity.Confirmations, g.identity.Certificates, g.authority, g.policies}
+}
+
+func deviceAdmin(g *gateway) *devices {
+	s := g.identity
+	return &devices{g.registry, s.Directory, s.Devices, s.Keys, s.Logins, s.Certificates, g.authority, g.policies}
+}
 
 // Add adds a member. The policy engine includes the member when Add returns.
 func (m *members) Add(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, error) {
-	added, err := m.Service.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request, n.AcceptLoss)
+	added, err := m.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request, n.AcceptLoss)
 	if err != nil {
 		return api.Credential{}, err
 	}
@@ -63,7 +93,7 @@ func credential(authority *ca.Authority, a identity.Admission) api.Credential {
 // the member and not yet rebuilt the policies.
 func (m *members) Collect(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, bool, error) {
 	member := access.Member{Principal: access.Principal{Kind: n.Kind, Name: n.Name}, Owner: n.Owner, Roles: n.Roles}
-	added, found, err := m.Service.Collect(ctx, by.Principal, member, n.Request)
+	added, found, err := m.certificates.Collect(ctx, by.Principal, member, n.Request)
 	if !found || err != nil {
 		return api.Credential{}, found, err
 	}
@@ -74,25 +104,25 @@ func (m *members) Collect(ctx context.Context, by access.Caller, n api.NewMember
 }
 
 // liveDevice returns a function that reports whether a device may still act.
-func liveDevice(service *identity.Service) func(id string) bool {
+func liveDevice(dir *identity.Directory) func(id string) bool {
 	return func(id string) bool {
-		d, known := service.Device(id)
+		d, known := dir.Device(id)
 		return known && !d.Revoked()
 	}
 }
 
 // sessionDevice returns a function that reports whether a device is the session of a login.
-func sessionDevice(service *identity.Service) func(id string) bool {
+func sessionDevice(dir *identity.Directory) func(id string) bool {
 	return func(id string) bool {
-		d, known := service.Device(id)
+		d, known := dir.Device(id)
 		return known && d.Session()
 	}
 }
 
 // revokedDevice returns a function that reports whether a device was revoked.
-func revokedDevice(service *identity.Service) func(id string) bool {
+func revokedDevice(dir *identity.Directory) func(id string) bool {
 	return func(id string) bool {
-		d, known := service.Device(id)
+		d, known := dir.Device(id)
 		return known && d.Revoked()
 	}
 }
@@ -103,7 +133,7 @@ func standing(g *gateway) func(access.Caller) error {
 	return func(c access.Caller) error {
 		switch {
 		case c.Token == nil || c.Transport == access.TransportSocket:
-			return g.identity.Stands(c)
+			return g.identity.Callers.Stands(c)
 		case c.Token.Issuer == "":
 			return g.tokens.Stands(c)
 		default:
@@ -116,38 +146,38 @@ func standing(g *gateway) func(access.Caller) error {
 const serverName = "localhost"
 
 // Renew issues a new certificate for a device.
-func (m *members) Renew(ctx context.Context, deviceID, byKey string, csr []byte) (api.Credential, error) {
-	issued, err := m.Service.Renew(ctx, deviceID, byKey, csr)
+func (d *devices) Renew(ctx context.Context, deviceID, byKey string, csr []byte) (api.Credential, error) {
+	issued, err := d.certificates.Renew(ctx, deviceID, byKey, csr)
 	if err != nil {
 		return api.Credential{}, err
 	}
-	return api.Credential{Chain: string(issued.PEM), Root: string(m.authority.RootPEM())}, nil
+	return api.Credential{Chain: string(issued.PEM), Root: string(d.authority.RootPEM())}, nil
 }
 
 // Revoke refuses a device from now on. The policy engine includes the change when Revoke
 // returns.
-func (m *members) Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error) {
-	dev, err := m.Service.Revoke(ctx, by.Principal, deviceID, why, acceptLoss)
+func (d *devices) Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error) {
+	dev, err := d.DeviceAdmin.Revoke(ctx, by.Principal, deviceID, why, acceptLoss)
 	if err != nil {
 		return dev, err
 	}
 	// The policies are rebuilt even if the revocation has ended this request.
-	return dev, m.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String())
+	return dev, d.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String())
 }
 
 // AddDevice gives a member another device.
-func (m *members) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (api.Credential, error) {
-	made, err := m.Service.AddDevice(ctx, by.Principal, by.DeviceID, r)
+func (d *devices) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (api.Credential, error) {
+	made, err := d.DeviceAdmin.AddDevice(ctx, by.Principal, by.DeviceID, r)
 	if err != nil {
 		return api.Credential{}, err
 	}
 	// The device of this request may itself be revoked, which ends the request. An error would
 	// lose the credential of the new device.
-	if err := m.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()); err != nil {
+	if err := d.policies.Rebuild(context.WithoutCancel(ctx), by.Principal.String()); err != nil {
 		return api.Credential{}, err
 	}
 	return api.Credential{
-		Device: made.Device, Revoked: made.Revoked, Chain: string(made.Certificate.PEM), Root: string(m.authority.RootPEM()), ServerName: serverName,
+		Device: made.Device, Revoked: made.Revoked, Chain: string(made.Certificate.PEM), Root: string(d.authority.RootPEM()), ServerName: serverName,
 	}, nil
 }
 
@@ -157,16 +187,16 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if err != nil {
 		return err
 	}
-	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity)}); err != nil {
+	if g.tokens, err = token.New(ctx, token.Config{Store: g.stores.tokens, Members: g.registry, Revoked: revokedDevice(g.identity.Directory)}); err != nil {
 		return err
 	}
-	if g.passkeys, err = openPasskeys(ctx, g.cfg, g.stores, g.authority, g.registry, g.identity); err != nil {
+	if g.passkeys, err = openPasskeys(ctx, g.cfg, g.stores, g.authority, g.registry, g.identity.Directory); err != nil {
 		return err
 	}
 	if g.installed, err = watch.New(ctx, g.stores.installed, g.log, time.Now); err != nil {
 		return err
 	}
-	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, g.identity, guard(g), time.Now); err != nil {
+	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, g.identity.Consents, guard(g), time.Now); err != nil {
 		return err
 	}
 	notary := g.authority.Notary()
@@ -180,7 +210,7 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 
 // openPasskeys opens the passkeys, for the daemon and for commands on the state directory of a
 // stopped daemon.
-func openPasskeys(ctx context.Context, cfg *config.Config, s stores, authority *ca.Authority, registry *access.Registry, service *identity.Service) (*passkeys.Keeper, error) {
+func openPasskeys(ctx context.Context, cfg *config.Config, s stores, authority *ca.Authority, registry *access.Registry, dir *identity.Directory) (*passkeys.Keeper, error) {
 	makes := passkeys.Makes{AAGUIDs: cfg.Presence.AAGUIDs}
 	if file := cfg.Presence.AttestationRoots; file != "" {
 		text, err := os.ReadFile(file)
@@ -191,7 +221,7 @@ func openPasskeys(ctx context.Context, cfg *config.Config, s stores, authority *
 	return passkeys.New(ctx, passkeys.Config{
 		Store: s.passkeys, Members: registry, Gateway: presenceproof.Gateway(authority.Root()), Makes: makes,
 		Independent: func(a, b access.Principal) bool {
-			return service.History().Controllers().Independence().Independent(a, b)
+			return dir.History().Controllers().Independence().Independent(a, b)
 		},
 		AgentConnected: func(ctx context.Context) (bool, error) { return agentConnected(ctx, s, registry) },
 	})

@@ -57,7 +57,7 @@ func AddOperator(ctx context.Context, cfg *config.Config, n NewOperator) (device
 			})
 			return err
 		}, func(service *identity.Service, certified func(ca.Issued) identity.Bundle) error {
-			added, err := service.AddMember(ctx, identity.Daemon(), n.Name, n.kind(), n.Roles, n.Owner, csr, n.AcceptLoss)
+			added, err := service.Members.AddMember(ctx, identity.Daemon(), n.Name, n.kind(), n.Roles, n.Owner, csr, n.AcceptLoss)
 			device, made = added.Device.ID, certified(added.Certificate)
 			return err
 		})
@@ -94,7 +94,7 @@ func MakeBundle(ctx context.Context, cfg *config.Config, n NewBundle) (made Made
 			made = MadeBundle{Device: res.GetDevice().GetDeviceId(), Member: res.GetDevice().GetPrincipal(), Revoked: res.GetRevoked()}
 			return err
 		}, func(service *identity.Service, certified func(ca.Issued) identity.Bundle) error {
-			added, err := service.AddDevice(ctx, identity.Daemon(), "", r)
+			added, err := service.Devices.AddDevice(ctx, identity.Daemon(), "", r)
 			bundle, made = certified(added.Certificate), MadeBundle{Device: added.Device.ID, Member: added.Device.Principal.String()}
 			for _, old := range added.Revoked {
 				made.Revoked = append(made.Revoked, old.ID)
@@ -153,7 +153,7 @@ func onHost(ctx context.Context, cfg *config.Config, online func(own identity.Bu
 				return err
 			}
 			local := identity.LocalConfig{Dir: statedir.Operator(cfg.StateDir), Address: address, ServerName: serverName}
-			if _, _, err := service.Start(ctx, local); err != nil {
+			if _, _, err := service.Local.Start(ctx, local); err != nil {
 				return err
 			}
 			return offline(service, func(c ca.Issued) identity.Bundle {
@@ -286,11 +286,11 @@ func PresenceKeys(ctx context.Context, cfg *config.Config, do func(presencehost.
 		if err != nil {
 			return err
 		}
-		keeper, err := openPasskeys(ctx, cfg, s, authority, registry, service)
+		keeper, err := openPasskeys(ctx, cfg, s, authority, registry, service.Directory)
 		if err != nil {
 			return err
 		}
-		return do(presencehost.Stored{Service: service, Passkeys: keeper})
+		return do(presencehost.Stored{Keys: service.PresenceKeys, Passkeys: keeper})
 	})
 }
 
@@ -311,7 +311,7 @@ func ConfirmMembers(ctx context.Context, cfg *config.Config, names []string) (co
 		if err != nil {
 			return err
 		}
-		members, err := service.ConfirmOnHost(ctx, names)
+		members, err := service.Confirmations.ConfirmOnHost(ctx, names)
 		for _, p := range members {
 			confirmed = append(confirmed, p.String())
 		}

@@ -52,14 +52,14 @@ func newGraph(t *testing.T, authority *ca.Authority, csr []byte, random *mathran
 	registry := must.Get(access.NewRegistry(t.Context(), store, nil))(t)
 	service := must.Get(identity.New(t.Context(), identity.Config{Guard: change.Unguarded, Authority: authority, Store: store, Registry: registry}))(t)
 	g := &graph{Service: service, t: t, random: random, registry: registry, csr: csr, held: map[access.Principal]bool{}}
-	_, _, err := service.Start(t.Context(), identity.LocalConfig{Dir: filepath.Join(t.TempDir(), "operator"), Address: "127.0.0.1:1", ServerName: serverName})
+	_, _, err := service.Local.Start(t.Context(), identity.LocalConfig{Dir: filepath.Join(t.TempDir(), "operator"), Address: "127.0.0.1:1", ServerName: serverName})
 	must.Do(t, err)
-	g.chats = must.Get(notify.NewUsers(t.Context(), deliveries.New(sqlitetest.Open(t)), registry, service, change.Unguarded, time.Now))(t)
+	g.chats = must.Get(notify.NewUsers(t.Context(), deliveries.New(sqlitetest.Open(t)), registry, service.Consents, change.Unguarded, time.Now))(t)
 	roots := []access.Principal{access.User("local")}
 	for i := range 1 + random.IntN(2) {
 		p := access.User(fmt.Sprintf("root%d", i))
-		must.Get(service.AddMember(t.Context(), identity.Daemon(), p.Name, access.KindUser, []access.Role{access.RoleAdmin, access.RoleOperator}, access.Principal{}, csr, true))(t)
-		must.Get(service.ConfirmMember(t.Context(), identity.Daemon(), p.Name))(t)
+		must.Get(service.Members.AddMember(t.Context(), identity.Daemon(), p.Name, access.KindUser, []access.Role{access.RoleAdmin, access.RoleOperator}, access.Principal{}, csr, true))(t)
+		must.Get(service.Confirmations.ConfirmMember(t.Context(), identity.Daemon(), p.Name))(t)
 		roots = append(roots, p)
 	}
 	g.attacker = roots[random.IntN(len(roots))]
@@ -95,7 +95,7 @@ func (g *graph) act() {
 	case 8:
 		// A member creates an agent for another member.
 		made := access.Agent(fmt.Sprintf("a%d", len(g.registry.List())))
-		_, err := g.AddMember(ctx, by, made.Name, access.KindAgent, []access.Role{access.RoleAgent}, p, g.csr, true)
+		_, err := g.Members.AddMember(ctx, by, made.Name, access.KindAgent, []access.Role{access.RoleAgent}, p, g.csr, true)
 		g.did(by, made, "makes", err)
 	case 9:
 		if g.held[by] {
@@ -115,11 +115,11 @@ func (g *graph) act() {
 		if n := len(g.registry.List()); n < 8 {
 			made := access.User(fmt.Sprintf("m%d", n))
 			role := []access.Role{access.RoleAdmin, access.RoleOperator, access.RoleOwner}[g.random.IntN(3)]
-			_, err := g.AddMember(ctx, by, made.Name, access.KindUser, []access.Role{role}, access.Principal{}, g.csr, true)
+			_, err := g.Members.AddMember(ctx, by, made.Name, access.KindUser, []access.Role{role}, access.Principal{}, g.csr, true)
 			g.did(by, made, "makes", err)
 		}
 	case 3:
-		_, err := g.AddDevice(ctx, by, "", identity.Recovery{Member: p.String(), Request: g.csr, AcceptLoss: true})
+		_, err := g.Devices.AddDevice(ctx, by, "", identity.Recovery{Member: p.String(), Request: g.csr, AcceptLoss: true})
 		g.did(by, p, "gives a device to", err)
 	case 4:
 		c := identity.MemberChange{Member: p.String(), AcceptLoss: true, AddRoles: []access.Role{access.RoleOperator}}
@@ -129,10 +129,10 @@ func (g *graph) act() {
 				c.AddRoles, c.RemoveRoles = nil, []access.Role{access.RoleAuditor}
 			}
 		}
-		_, err := g.UpdateMember(ctx, by, c)
+		_, err := g.Members.UpdateMember(ctx, by, c)
 		g.did(by, p, "changes", err)
 	default:
-		_, err := g.ConfirmMember(ctx, by, p.String())
+		_, err := g.Confirmations.ConfirmMember(ctx, by, p.String())
 		g.did(by, p, "confirms", err)
 	}
 }
@@ -143,12 +143,12 @@ func (g *graph) scheme() {
 	ctx := g.t.Context()
 	made, agent := access.User(fmt.Sprintf("s%d", len(g.registry.List()))), access.Agent(fmt.Sprintf("t%d", len(g.registry.List())))
 	owner := access.User("root0")
-	_, err := g.AddMember(ctx, g.attacker, agent.Name, access.KindAgent, []access.Role{access.RoleAgent}, owner, g.csr, true)
+	_, err := g.Members.AddMember(ctx, g.attacker, agent.Name, access.KindAgent, []access.Role{access.RoleAgent}, owner, g.csr, true)
 	if g.did(g.attacker, agent, "makes", err); err == nil {
-		_, err = g.ConsentToAgent(ctx, g.caller(owner), identity.Consent{Agent: agent.String()})
+		_, err = g.Consents.ConsentToAgent(ctx, g.caller(owner), identity.Consent{Agent: agent.String()})
 		must.Do(g.t, err)
 	}
-	_, err = g.AddMember(ctx, g.attacker, made.Name, access.KindUser, []access.Role{access.RoleOperator}, access.Principal{}, g.csr, true)
+	_, err = g.Members.AddMember(ctx, g.attacker, made.Name, access.KindUser, []access.Role{access.RoleOperator}, access.Principal{}, g.csr, true)
 	g.did(g.attacker, made, "makes", err)
 	if err != nil {
 		return
@@ -156,13 +156,13 @@ func (g *graph) scheme() {
 	_, err = g.chats.Map(ctx, g.caller(g.attacker), "TOWN", "USCHEME", made)
 	must.Do(g.t, err)
 	_, _ = g.chats.Consent(ctx, g.caller(made), "TOWN", "USCHEME", false)
-	must.Get(g.ConfirmMember(ctx, identity.Daemon(), made.Name))(g.t)
+	must.Get(g.Confirmations.ConfirmMember(ctx, identity.Daemon(), made.Name))(g.t)
 	g.did(identity.Daemon(), made, "confirms", nil)
 }
 
 // caller returns a member as a caller, with the member's own device.
 func (g *graph) caller(p access.Principal) access.Caller {
-	for _, d := range g.Devices() {
+	for _, d := range g.Directory.Devices() {
 		if d.Principal == p && !d.Revoked() {
 			return access.Caller{Principal: p, OnBehalfOf: p, DeviceID: d.ID, Paired: true}
 		}
@@ -222,7 +222,7 @@ func TestOneCredentialIsNeverTwo(t *testing.T) {
 		}
 		all := g.registry.List()
 		held := g.ballots(false)
-		set, without := g.judge(g.History().Controllers()), g.judge(nil)
+		set, without := g.judge(g.Directory.History().Controllers()), g.judge(nil)
 		for _, m := range all {
 			if m.Principal.Kind == access.KindAgent && !g.held[m.Principal] {
 				continue

@@ -132,7 +132,7 @@ func TestCollectedMemberIsInThePolicies(t *testing.T) {
 	eve, request := access.User("eve"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr(t)})
 	add := func(by access.Principal, name string, role access.Role, request []byte) {
 		must.Do(t, permitted(t, g, change.AddMember, func(ctx context.Context) error {
-			_, err := g.identity.AddMember(ctx, by, name, access.KindUser, []access.Role{role}, access.Principal{}, request, true)
+			_, err := g.identity.Members.AddMember(ctx, by, name, access.KindUser, []access.Role{role}, access.Principal{}, request, true)
 			return err
 		}))
 	}
@@ -141,7 +141,7 @@ func TestCollectedMemberIsInThePolicies(t *testing.T) {
 	if g.engine.Current().LetsIn(eve) {
 		t.Fatal("the policies include the member before they were rebuilt: this test shows nothing")
 	}
-	m := &members{g.registry, g.identity, g.authority, g.policies}
+	m := memberAdmin(g)
 	_, found, err := m.Collect(t.Context(), local, api.NewMember{Name: "eve", Kind: access.KindUser, Roles: []access.Role{access.RoleAuditor}, Request: request})
 	if must.Do(t, err); !found {
 		t.Fatal("the credential is not found")

@@ -48,7 +48,7 @@ func openSecrets(_ context.Context, g *gateway, _ Options) (err error) {
 	if err != nil {
 		return err
 	}
-	g.identity.OnOwner(g.vault.Endings)
+	g.identity.Directory.OnOwner(g.vault.Endings)
 	g.lending.Serve(g.vault)
 	g.mcpLogins.Serve(g.vault)
 	return nil

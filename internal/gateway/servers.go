@@ -97,7 +97,7 @@ func (g *gateway) open(ctx context.Context) error {
 		}
 		addListener(g, g.listeners.shared)
 	}
-	_, ok, err := g.identity.Start(ctx, local(g))
+	_, ok, err := g.identity.Local.Start(ctx, local(g))
 	if err != nil {
 		return err
 	}
@@ -232,14 +232,14 @@ type evidence struct {
 // apiServers returns the servers of the API, of agents on this host, and of the console.
 func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Server, err error) {
 	archive := attest.NewArchive(g.stores.attestations, g.notary, func() []attest.CheckpointKey { return journalkey.Certified(g.authority) })
-	admin := &members{g.registry, g.identity, g.authority, g.policies}
+	admin := deviceAdmin(g)
 	handler, err := api.New(ctx, api.Config{
-		Auth: g.identity, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
+		Auth: g.identity.Callers, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
 		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
-		Members:  dualcontrol.Members{Members: admin, Gate: g.changing}, Origins: g.identity, Alerts: g.identity,
+		Members:  dualcontrol.Members{Members: memberAdmin(g), Gate: g.changing}, Origins: origins{g.identity.Directory, g.identity.Consents}, Alerts: g.identity.Notices,
 		DeviceAdmin: dualcontrol.DeviceAdmin{DeviceAdmin: admin, Members: g.registry.List, Gate: g.changing},
-		Devices:     admin, DeviceActs: g.stores.acts, Presence: g.identity, Passkeys: g.passkeys,
+		Devices:     admin, DeviceActs: g.stores.acts, Presence: presenceKeys{g.identity.Directory, g.identity.PresenceKeys, g.identity.Confirmations}, Passkeys: g.passkeys,
 		Keys: &keyadmin.Keys{Authority: g.authority, Journal: g.journal, Notary: g.notary},
 		Gateway: dualcontrol.Gateway{
 			Gateway: control{g}, Gate: g.changing, Frozen: func(ctx context.Context) api.FreezeState { return freezeState(ctx, g) },
@@ -257,10 +257,10 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 	}
 	g.lookAgain = handler.LookAgain
 	followConsole(g, handler)
-	g.identity.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
+	g.identity.Directory.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
 	// A revoked device, or one whose member lost permissions, also loses its streams and runs. The
 	// streams end first, so that none starts a run after the runs were stopped.
-	g.identity.OnEnd(func(d identity.Device, why *reason.Error) {
+	g.identity.OpenWork.OnEnd(func(d identity.Device, why *reason.Error) {
 		attrs := append([]any{slog.String("device", d.ID)}, endCredential(ctx, g, handler, d.ID, d.Principal, why)...)
 		if d.Revoked() {
 			g.log.InfoContext(ctx, "a device was revoked", attrs...)
@@ -277,7 +277,7 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 		}
 		g.log.InfoContext(ctx, "a member may do less than before", append(attrs, slog.String("note", why.Message))...)
 	})
-	g.identity.OnKeyEnd(func(device, key string, why *reason.Error) {
+	g.identity.Keys.OnEnd(func(device, key string, why *reason.Error) {
 		g.log.InfoContext(ctx, "a key of a device ended", slog.String("device", device), slog.Int("requests", handler.EndKey(device, key, why)))
 	})
 	endToken := func(t token.Token, why *reason.Error) {
@@ -287,7 +287,7 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 	g.tokens.OnRevoke(func(t token.Token) {
 		endToken(t, reason.Errorf(reason.Unauthenticated, "the token %s was revoked", t.ID).WithRemedy("Create another token: `palyra tokens create`."))
 	})
-	g.identity.OnCut(func(p access.Principal, why *reason.Error) {
+	g.identity.OpenWork.OnCut(func(p access.Principal, why *reason.Error) {
 		g.pairings.EndOf(ctx, p)
 		for _, t := range g.tokens.HangingOn(p) {
 			endToken(t, why)
@@ -296,7 +296,7 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 		g.pipeline.EndCallers(func(c access.Caller) bool { return c.Principal == p && c.Token != nil && c.Token.Issuer != "" }, why)
 		endHeld(ctx, g, p)
 	})
-	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Allow, g.identity.AllowExpired); err != nil {
+	if g.tls, err = g.authority.RenewalTLS(slices.Concat(ca.Loopback(), g.cfg.Listen.ServerNames), g.identity.Callers.Allow, g.identity.Callers.AllowExpired); err != nil {
 		return nil, nil, nil, err
 	}
 	service, agents = newServer(handler, g.log), agentServer(newServer(handler.Agents(), g.log))
@@ -486,13 +486,13 @@ func keepIdentity(ctx context.Context, g *gateway) error {
 		return g.notary.Use(key.Signer, key.Chain)
 	}
 	failed := func(err error) { g.log.ErrorContext(ctx, "renewing certificates", slog.String("error", err.Error())) }
-	return g.identity.Run(ctx, local(g), renewed, failed)
+	return g.identity.Local.Run(ctx, local(g), renewed, failed)
 }
 
 // openConsole opens the listener of the console, and creates its login service.
 func openConsole(ctx context.Context, g *gateway) (err error) {
 	c := console.Config{
-		Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) }, Members: g.identity,
+		Hosts: func(name string) bool { return slices.Contains(g.cfg.Listen.ServerNames, name) }, Members: g.identity.Callers,
 		Journal: func(ctx context.Context, drafts ...event.Draft) error {
 			_, err := g.journal.Append(ctx, drafts...)
 			return err
@@ -500,7 +500,7 @@ func openConsole(ctx context.Context, g *gateway) (err error) {
 		Allow: func(address string) (bool, time.Duration) {
 			return g.limiter.AllowStranger(api.LimitLogin, limit.Address(address))
 		},
-		LogOut:  g.identity.LogOut,
+		LogOut:  g.identity.Logins.LogOut,
 		Refused: g.auditor.Refused, Idle: g.cfg.Console.Idle, Life: g.cfg.Console.Session, Log: g.log,
 	}
 	if g.cfg.Listen.Console != "" {

@@ -78,7 +78,7 @@ func (u *upgraded) as(name string) (access.Caller, error) {
 		}
 		chain = append(chain, must.Get(x509.ParseCertificate(block.Bytes))(u.t))
 	}
-	c, err := u.g.identity.Authenticate(chain)
+	c, err := u.g.identity.Callers.Authenticate(chain)
 	c.Surface = access.SurfaceGRPC
 	return c, err
 }

@@ -1,13 +1,16 @@
 package identity
 
 import (
+	"context"
 	"crypto/sha256"
 	"crypto/x509"
+	"sync"
 	"time"
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
+	"palyra/internal/identity/ca"
 )
 
 // maxVerified bounds the memory of verified certificates.
@@ -28,14 +31,26 @@ type presented struct {
 	leaf *x509.Certificate
 }
 
+// Callers authenticates callers by their certificate, their session, or the local operator's socket.
+type Callers struct {
+	dir       *Directory
+	keys      *Keys
+	local     *LocalOperator
+	authority *ca.Authority
+
+	// mu guards verified.
+	mu       sync.RWMutex
+	verified map[[32]byte]verifiedLeaf
+}
+
 // Allow checks every handshake, for ca.Authority.ServerTLS. It accepts an agent without its
 // owner's consent, so that the agent receives the reason: Authenticate refuses each request.
-func (s *Service) Allow(chain []*x509.Certificate) error {
+func (s *Callers) Allow(chain []*x509.Certificate) error {
 	who, err := s.verify(chain)
 	if err != nil {
 		return err
 	}
-	if dev, err := s.live(who.deviceID); err == nil && s.waits(dev.Principal) {
+	if dev, err := s.dir.live(who.deviceID); err == nil && waits(s.dir.registry, dev.Principal) {
 		return nil
 	}
 	return letIn(s.callerOf(who))
@@ -58,7 +73,7 @@ func letIn(_ access.Caller, err error) error {
 // certificate. Its errors have the reason Unauthenticated, or KeyReplaced for a replaced key.
 //
 // The API sets Surface. Present is false, because a certificate proves a key, not a person.
-func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error) {
+func (s *Callers) Authenticate(chain []*x509.Certificate) (access.Caller, error) {
 	who, err := s.verify(chain)
 	if err != nil {
 		return access.Caller{}, err
@@ -67,7 +82,7 @@ func (s *Service) Authenticate(chain []*x509.Certificate) (access.Caller, error)
 }
 
 // AllowExpired checks a handshake with an expired certificate, for ca.Authority.RenewalTLS.
-func (s *Service) AllowExpired(chain []*x509.Certificate) error {
+func (s *Callers) AllowExpired(chain []*x509.Certificate) error {
 	return letIn(s.AuthenticateExpired(chain))
 }
 
@@ -75,7 +90,7 @@ func (s *Service) AllowExpired(chain []*x509.Certificate) error {
 // ca.RenewableFor ago. The caller may only renew it. The requirements of Authenticate apply,
 // except the validity in time. In addition, no newer key of the device may have been used, so
 // that a replaced key cannot be renewed.
-func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error) {
+func (s *Callers) AuthenticateExpired(chain []*x509.Certificate) (access.Caller, error) {
 	who, err := s.verifyExpired(chain)
 	if err != nil {
 		return access.Caller{}, err
@@ -84,11 +99,36 @@ func (s *Service) AuthenticateExpired(chain []*x509.Certificate) (access.Caller,
 	if err != nil {
 		return access.Caller{}, err
 	}
-	dev, _ := s.Device(who.deviceID)
-	if key, _ := dev.key(who.key, s.now()); !key.EndsAt.IsZero() {
+	dev, _ := s.dir.Device(who.deviceID)
+	if key, _ := dev.key(who.key, s.dir.now()); !key.EndsAt.IsZero() {
 		return access.Caller{}, replaced(who.deviceID)
 	}
 	return c, nil
+}
+
+// NoteUse records a request from an address with a certificate whose key the peer has proved to
+// hold. The first use of a key ends the previous keys; the use of an ended key is an alarm.
+// Authenticate decides whether the request proceeds.
+func (s *Callers) NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error {
+	who, dev, known := s.bearer(chain)
+	if !known {
+		return nil // unknown owner: Authenticate returns the error
+	}
+	return s.keys.use(ctx, dev, who, from)
+}
+
+// bearer returns the owner of a presented certificate, valid or expired, and the owner's
+// device.
+func (s *Callers) bearer(chain []*x509.Certificate) (presented, Device, bool) {
+	who, err := s.verify(chain)
+	if err != nil {
+		who, err = s.verifyExpired(chain)
+	}
+	if err != nil {
+		return presented{}, Device{}, false
+	}
+	dev, err := s.dir.live(who.deviceID)
+	return who, dev, err == nil
 }
 
 // localBack is the remedy for the local operator.
@@ -97,18 +137,18 @@ const localBack = "Stop palyrad, run `palyrad operator bundle local --out DIR` o
 // AuthenticateHost returns the local operator as a caller without its key, for a connection
 // whose process the system identifies. It requires the local device, and the caller is not
 // paired.
-func (s *Service) AuthenticateHost() (access.Caller, error) {
-	dev, found := s.localDevice()
+func (s *Callers) AuthenticateHost() (access.Caller, error) {
+	dev, found := s.dir.localDevice()
 	if !found {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the local operator does not exist")
 	}
-	if dir := s.localDir.Load(); dir != nil {
+	if dir := s.local.bundleDir.Load(); dir != nil {
 		if kept, err := KeptIn(*dir); kept != nil || err != nil {
 			return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the local operator's key is protected from programs with its uid, so the uid alone is not sufficient here").
 				WithRemedy("Omit --socket, so that the key is used; `palyra key show` shows its location.")
 		}
 	}
-	dev, err := s.live(dev.ID)
+	dev, err := s.dir.live(dev.ID)
 	if err != nil {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%w", err).WithRemedy(localBack)
 	}
@@ -124,7 +164,7 @@ func (s *Service) AuthenticateHost() (access.Caller, error) {
 // of the device's member, and without requiring a key of the device. A session that the local
 // operator started over the socket requires that the socket still gives access. The owner of
 // the session sets Surface and Paired.
-func (s *Service) SessionCaller(deviceID string, over access.Transport) (access.Caller, error) {
+func (s *Callers) SessionCaller(deviceID string, over access.Transport) (access.Caller, error) {
 	if over == access.TransportSocket {
 		c, err := s.AuthenticateHost()
 		if err == nil && c.DeviceID != deviceID {
@@ -132,7 +172,7 @@ func (s *Service) SessionCaller(deviceID string, over access.Transport) (access.
 		}
 		return c, err
 	}
-	dev, err := s.live(deviceID)
+	dev, err := s.dir.live(deviceID)
 	if err != nil {
 		return access.Caller{}, err
 	}
@@ -144,16 +184,16 @@ func (s *Service) SessionCaller(deviceID string, over access.Transport) (access.
 // AuthenticateAgent returns an agent of the local operator as the caller of its hook, for a
 // connection whose process belongs to the local operator according to the system. The caller
 // may only report the agent's actions, which is less than any process with that uid can do.
-func (s *Service) AuthenticateAgent(name string) (access.Caller, error) {
-	dev, found := s.localDevice()
+func (s *Callers) AuthenticateAgent(name string) (access.Caller, error) {
+	dev, found := s.dir.localDevice()
 	if !found {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "the local operator does not exist")
 	}
-	dev, err := s.live(dev.ID)
+	dev, err := s.dir.live(dev.ID)
 	if err != nil {
 		return access.Caller{}, reason.Errorf(reason.Unauthenticated, "%w", err).WithRemedy(localBack)
 	}
-	m, ok := s.registry.Active(access.Agent(name))
+	m, ok := s.dir.registry.Active(access.Agent(name))
 	switch {
 	case !ok && m.AwaitsConsent:
 		return access.Caller{}, m.Waiting()
@@ -171,7 +211,7 @@ func (s *Service) AuthenticateAgent(name string) (access.Caller, error) {
 // must stop. Its device was revoked, its member was disabled, or its permissions were reduced.
 // Its errors have the reason Unauthenticated. Replacing a key does not end the work started
 // with it.
-func (s *Service) Stands(c access.Caller) error {
+func (s *Callers) Stands(c access.Caller) error {
 	var now access.Caller
 	var err error
 	if c.Transport == access.TransportSocket && c.Token != nil {
@@ -186,20 +226,20 @@ func (s *Service) Stands(c access.Caller) error {
 }
 
 // callerOf returns the caller of the device whose certificate is presented.
-func (s *Service) callerOf(who presented) (access.Caller, error) {
-	dev, err := s.live(who.deviceID)
+func (s *Callers) callerOf(who presented) (access.Caller, error) {
+	dev, err := s.dir.live(who.deviceID)
 	if err != nil {
 		return access.Caller{}, err
 	}
-	if !s.holdsKey(dev, who) {
+	if !s.keys.holdsKey(dev, who) {
 		return access.Caller{}, replaced(who.deviceID)
 	}
 	return s.caller(dev)
 }
 
 // caller returns the caller that a device represents, regardless of how the device authenticated.
-func (s *Service) caller(dev Device) (access.Caller, error) {
-	m, ok := s.registry.Active(dev.Principal)
+func (s *Callers) caller(dev Device) (access.Caller, error) {
+	m, ok := s.dir.registry.Active(dev.Principal)
 	if !ok && m.AwaitsConsent {
 		return access.Caller{}, m.Waiting()
 	}
@@ -214,12 +254,12 @@ func (s *Service) caller(dev Device) (access.Caller, error) {
 // verify verifies a certificate, or reuses the result for the same bytes: verifying two
 // signatures costs far more than hashing the bytes. It checks the validity in time against the
 // clock in both cases.
-func (s *Service) verify(chain []*x509.Certificate) (presented, error) {
+func (s *Callers) verify(chain []*x509.Certificate) (presented, error) {
 	if len(chain) == 0 {
 		return presented{}, reason.Errorf(reason.Unauthenticated, "the client certificate is missing")
 	}
 	key := sha256.Sum256(chain[0].Raw)
-	now := s.now()
+	now := s.dir.now()
 	s.mu.RLock()
 	known, ok := s.verified[key]
 	s.mu.RUnlock()
@@ -241,7 +281,7 @@ func (s *Service) verify(chain []*x509.Certificate) (presented, error) {
 }
 
 // verifyExpired is verify for a certificate that expired at most ca.RenewableFor ago.
-func (s *Service) verifyExpired(chain []*x509.Certificate) (presented, error) {
+func (s *Callers) verifyExpired(chain []*x509.Certificate) (presented, error) {
 	id, err := s.authority.VerifyExpired(chain)
 	if err != nil {
 		return presented{}, err

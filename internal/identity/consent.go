@@ -2,8 +2,6 @@ package identity
 
 import (
 	"context"
-	"fmt"
-	"slices"
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/event"
@@ -18,22 +16,22 @@ type Consent struct {
 	Withdraw bool
 }
 
+// Consents records which agents may act for their owner, and checks that a caller acts for itself.
+type Consents struct {
+	dir  *Directory
+	work *OpenWork
+}
+
 // ConsentToAgent gives or withdraws the owner's consent for an agent to act in its name. Only
 // the owner may call it, with its own device: no token, agent, admin or operator on the
 // gateway's host may do so. Repeating a call changes nothing. The host needs no such operation,
 // because an owner without a device gets one there (`palyrad operator bundle`).
-func (s *Service) ConsentToAgent(ctx context.Context, by access.Caller, c Consent) (access.Member, error) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	m, err := s.consent(ctx, by, c)
-	if err != nil {
-		return access.Member{}, fmt.Errorf("consenting to an agent: %w", err)
-	}
-	return m, nil
+func (s *Consents) ConsentToAgent(ctx context.Context, by access.Caller, c Consent) (access.Member, error) {
+	return locked(s.dir, "consenting to an agent", func() (access.Member, error) { return s.consent(ctx, by, c) })
 }
 
-func (s *Service) consent(ctx context.Context, by access.Caller, c Consent) (access.Member, error) {
-	m, known, err := s.named(c.Agent)
+func (s *Consents) consent(ctx context.Context, by access.Caller, c Consent) (access.Member, error) {
+	m, known, err := memberNamed(s.dir.registry, c.Agent)
 	switch {
 	case err != nil:
 		return m, err
@@ -55,22 +53,19 @@ func (s *Service) consent(ctx context.Context, by access.Caller, c Consent) (acc
 	}
 	var d drafts
 	d.add(code, by.Principal, m.Principal.String(), agentConsent{Principal: m.Principal, Owner: m.Owner})
-	if d.err != nil {
-		return m, d.err
-	}
-	if err := s.apply(ctx, by.Principal, Change{Members: []access.Member{m}, Events: d.list, consent: true}); err != nil {
+	if err := s.dir.apply(ctx, by.Principal, Change{Members: []access.Member{m}, consent: true}, d); err != nil {
 		return m, err
 	}
-	err = s.known(ctx, by.Principal)
+	err = s.dir.publish(ctx, by.Principal)
 	if c.Withdraw {
-		s.Cut(m.Principal, m.Waiting())
+		s.work.Cut(m.Principal, m.Waiting())
 	}
 	return m, err
 }
 
 // ownDevice refuses a caller that does not have the certificate of a live device.
-func (s *Service) ownDevice(by access.Caller) error {
-	dev, err := s.live(by.DeviceID)
+func (s *Consents) ownDevice(by access.Caller) error {
+	dev, err := s.dir.live(by.DeviceID)
 	if by.Token == nil && by.Paired && err == nil && dev.Principal == by.Principal {
 		return nil
 	}
@@ -82,59 +77,14 @@ func (s *Service) ownDevice(by access.Caller) error {
 // which is not revoked, while no other principal controls the member. Every consent by which
 // another party acts for a member requires this, such as mapping a chat account: a later
 // confirmation does not undo an earlier consent.
-func (s *Service) OwnWord(by access.Caller) error {
+func (s *Consents) OwnWord(by access.Caller) error {
 	if err := s.ownDevice(by); err != nil {
 		return err
 	}
-	held := s.History().Controllers()[by.Principal]
+	held := s.dir.History().Controllers()[by.Principal]
 	if len(held) == 0 {
 		return nil
 	}
 	return reason.Errorf(reason.PermissionDenied, "%s made or changed %s, or gave it a device, and could consent in its name", named(held), by.Principal).
 		WithRemedy("Have a member whom neither created confirm it first: `palyra members confirm %s`, or on the gateway's host `palyrad members confirm %[1]s`. Then consent again.", by.Principal.Name)
-}
-
-// Waiting returns the agents of an owner for which only the owner's consent is missing.
-func (s *Service) Waiting(owner access.Principal) []access.Principal {
-	var list []access.Principal
-	for _, m := range s.registry.List() {
-		if m.Owner == owner && s.waits(m.Principal) {
-			list = append(list, m.Principal)
-		}
-	}
-	return list
-}
-
-// waits reports whether a member cannot act only because consent is missing.
-func (s *Service) waits(p access.Principal) bool {
-	m, active := s.registry.Active(p)
-	return !active && m.AwaitsConsent
-}
-
-// withConsent returns an agent after the actor created it or changed its owner. The owner's own
-// act implies consent, an act of another principal does not. An act on the gateway's host
-// implies consent only if no other member holds a device there. Other changes keep the consent.
-func (s *Service) withConsent(actor access.Principal, m access.Member) access.Member {
-	was, known := s.registry.Get(m.Principal)
-	switch {
-	case m.Principal.Kind != access.KindAgent:
-		m.AwaitsConsent = false
-	case known && was.Owner == m.Owner:
-		m.AwaitsConsent = was.AwaitsConsent
-	default:
-		m.AwaitsConsent = !slices.Equal(s.authors(actor), []access.Principal{m.Owner})
-	}
-	return m
-}
-
-// settleConsent enforces consent on every change, regardless of the requester.
-func (s *Service) settleConsent(actor access.Principal, c *Change) {
-	if c.consent {
-		return
-	}
-	for _, list := range [][]access.Member{c.NewMembers, c.Members} {
-		for i, m := range list {
-			list[i] = s.withConsent(actor, m)
-		}
-	}
 }

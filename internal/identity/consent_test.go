@@ -16,7 +16,7 @@ import (
 
 // by returns a member as a caller with its own device.
 func (w *world) by(p access.Principal) access.Caller {
-	for _, d := range w.Devices() {
+	for _, d := range w.Directory.Devices() {
 		if d.Principal == p && !d.Revoked() {
 			return access.Caller{Principal: p, OnBehalfOf: p, DeviceID: d.ID, Paired: true}
 		}
@@ -26,14 +26,14 @@ func (w *world) by(p access.Principal) access.Caller {
 }
 
 func (w *world) consent(p access.Principal, agent string, withdraw bool) error {
-	_, err := w.ConsentToAgent(w.t.Context(), w.by(p), identity.Consent{Agent: agent, Withdraw: withdraw})
+	_, err := w.Consents.ConsentToAgent(w.t.Context(), w.by(p), identity.Consent{Agent: agent, Withdraw: withdraw})
 	return err
 }
 
 // adopt adds an agent as a member.
 func (w *world) adopt(by, owner access.Principal, name string) identity.Admission {
 	w.t.Helper()
-	return must.Get(w.AddMember(w.t.Context(), by, name, access.KindAgent, []access.Role{access.RoleAgent}, owner, csr(w.t), true))(w.t)
+	return must.Get(w.Members.AddMember(w.t.Context(), by, name, access.KindAgent, []access.Role{access.RoleAgent}, owner, csr(w.t), true))(w.t)
 }
 
 // TestAgentWaitsForItsOwner: an agent that another member created waits for its owner's
@@ -48,20 +48,20 @@ func TestAgentWaitsForItsOwner(t *testing.T) {
 	made := w.adopt(access.User("alice"), bob, "scout")
 	waits := func(when string) {
 		t.Helper()
-		_, err := w.Authenticate(chainOf(made))
+		_, err := w.Callers.Authenticate(chainOf(made))
 		if reason.Of(err) != reason.Unauthenticated || err.Error() != "agent:scout waits for the consent of user:bob" {
 			t.Errorf("%s: %v", when, err)
 		}
 		if got := reason.Known(err, "").NextStep(); got != "user:bob agrees that it acts in their name: `palyra members consent agent:scout`." {
 			t.Errorf("%s: what to do is %q", when, got)
 		}
-		if err := w.Allow(chainOf(made)); err != nil {
+		if err := w.Callers.Allow(chainOf(made)); err != nil {
 			t.Errorf("%s: the handshake: %v", when, err)
 		}
-		if got := w.Waiting(bob); len(got) != 1 || got[0] != access.Agent("scout") {
+		if got := w.Notices.Waiting(bob); len(got) != 1 || got[0] != access.Agent("scout") {
 			t.Errorf("%s: bob is told of %v", when, got)
 		}
-		if _, err := w.Renew(t.Context(), made.Device.ID, "", csr(t)); reason.Of(err) != reason.Unauthenticated {
+		if _, err := w.Certificates.Renew(t.Context(), made.Device.ID, "", csr(t)); reason.Of(err) != reason.Unauthenticated {
 			t.Errorf("%s: renewing: %v", when, err)
 		}
 	}
@@ -72,11 +72,11 @@ func TestAgentWaitsForItsOwner(t *testing.T) {
 	if err := w.consent(bob, "scout", false); err != nil {
 		t.Fatal(err)
 	}
-	if c := must.Get(w.Authenticate(chainOf(made)))(t); c.OnBehalfOf != bob || len(w.Waiting(bob)) > 0 {
-		t.Errorf("it acts for %s, and %v wait", c.OnBehalfOf, w.Waiting(bob))
+	if c := must.Get(w.Callers.Authenticate(chainOf(made)))(t); c.OnBehalfOf != bob || len(w.Notices.Waiting(bob)) > 0 {
+		t.Errorf("it acts for %s, and %v wait", c.OnBehalfOf, w.Notices.Waiting(bob))
 	}
 	must.Do(t, w.consent(bob, "agent:scout", false)) // a repetition changes nothing
-	w.OnCut(func(p access.Principal, _ *reason.Error) { cut = append(cut, p) })
+	w.OpenWork.OnCut(func(p access.Principal, _ *reason.Error) { cut = append(cut, p) })
 	must.Do(t, w.consent(bob, "scout", true))
 	if len(cut) != 1 || cut[0] != access.Agent("scout") {
 		t.Errorf("ended what is open of %v", cut)
@@ -116,7 +116,7 @@ func TestWhoConsents(t *testing.T) {
 		"to a user":               {w.by(bob), "bob", reason.NotFound},
 		"to no member":            {w.by(bob), "nobody", reason.NotFound},
 	} {
-		if _, err := w.ConsentToAgent(t.Context(), x.by, identity.Consent{Agent: x.who}); reason.Of(err) != x.want {
+		if _, err := w.Consents.ConsentToAgent(t.Context(), x.by, identity.Consent{Agent: x.who}); reason.Of(err) != x.want {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -135,7 +135,7 @@ func TestOwnActIsConsent(t *testing.T) {
 		acts      bool
 	}{{alice, alice, true}, {alice, bob, false}, {identity.Daemon(), local, true}, {identity.Daemon(), bob, false}} {
 		made := w.adopt(x.by, x.owner, fmt.Sprintf("of-%s-%s", x.by.Name, x.owner.Name))
-		if _, err := w.Authenticate(chainOf(made)); (err == nil) != x.acts || made.Member.AwaitsConsent == x.acts {
+		if _, err := w.Callers.Authenticate(chainOf(made)); (err == nil) != x.acts || made.Member.AwaitsConsent == x.acts {
 			t.Errorf("%s made it for %s: %v, %+v", x.by, x.owner, err, made.Member)
 		}
 	}
@@ -162,7 +162,7 @@ func (d *randomActs) step(r *rand.Rand) string {
 	}
 	switch r.IntN(6) {
 	case 0, 1:
-		if _, err := d.UpdateMember(d.t.Context(), by, identity.MemberChange{Member: name, Owner: to}); err == nil && to != m.Owner {
+		if _, err := d.Members.UpdateMember(d.t.Context(), by, identity.MemberChange{Member: name, Owner: to}); err == nil && to != m.Owner {
 			d.recordConsent(name, by, to)
 		}
 		return fmt.Sprintf("%s gives %s to %s", by, name, to)
@@ -179,10 +179,10 @@ func (d *randomActs) step(r *rand.Rand) string {
 	}
 	stand := identity.Standing{Member: "agent:" + name, AcceptLoss: true}
 	if r.IntN(2) == 0 {
-		_, _ = d.DisableMember(d.t.Context(), by, stand)
+		_, _ = d.Members.DisableMember(d.t.Context(), by, stand)
 		return "disabled " + name
 	}
-	_, _ = d.EnableMember(d.t.Context(), by, stand)
+	_, _ = d.Members.EnableMember(d.t.Context(), by, stand)
 	return "enabled " + name
 }
 
@@ -197,7 +197,7 @@ func (d *randomActs) recordConsent(name string, by, to access.Principal) {
 // consent, without another reason.
 func (d *randomActs) wrong() string {
 	for name, a := range d.made {
-		c, err := d.Authenticate(chainOf(a))
+		c, err := d.Callers.Authenticate(chainOf(a))
 		m, _ := d.registry.Get(access.Agent(name))
 		consented := d.consented[name]
 		switch {
@@ -218,7 +218,7 @@ func TestNobodyActsWithoutConsent(t *testing.T) {
 	for seed := range uint64(6) {
 		w, _ := team(t)
 		for _, p := range []string{"alice", "bob", "carol"} {
-			_, err := w.UpdateMember(t.Context(), identity.Daemon(), identity.MemberChange{Member: p, AddRoles: []access.Role{access.RoleOwner}, AcceptLoss: true})
+			_, err := w.Members.UpdateMember(t.Context(), identity.Daemon(), identity.MemberChange{Member: p, AddRoles: []access.Role{access.RoleOwner}, AcceptLoss: true})
 			must.Do(t, err)
 		}
 		d := &randomActs{w, []access.Principal{access.User("alice"), access.User("bob"), access.User("carol")}, map[string]identity.Admission{}, map[string]access.Principal{}}
@@ -255,14 +255,14 @@ func TestOwnConsent(t *testing.T) {
 	bob, alice := access.User("bob"), access.User("alice")
 	refused := func(when string, by access.Caller) {
 		t.Helper()
-		if err := w.OwnWord(by); reason.Of(err) != reason.PermissionDenied || reason.Known(err, "").NextStep() == "" {
+		if err := w.Consents.OwnWord(by); reason.Of(err) != reason.PermissionDenied || reason.Known(err, "").NextStep() == "" {
 			t.Errorf("%s: %v", when, err)
 		}
 	}
-	confirm := func(name string) { must.Get(w.ConfirmMember(t.Context(), identity.Daemon(), name))(t) }
+	confirm := func(name string) { must.Get(w.Confirmations.ConfirmMember(t.Context(), identity.Daemon(), name))(t) }
 	refused("made by another", w.by(bob))
 	confirm("bob")
-	must.Do(t, w.OwnWord(w.by(bob))) // control
+	must.Do(t, w.Consents.OwnWord(w.by(bob))) // control
 	for name, change := range map[string]func(c *access.Caller){
 		"a token":          func(c *access.Caller) { c.Token = &access.TokenBounds{} },
 		"no certificate":   func(c *access.Caller) { c.Paired = false },
@@ -273,13 +273,13 @@ func TestOwnConsent(t *testing.T) {
 		change(&c)
 		refused(name, c)
 	}
-	must.Get(w.UpdateMember(t.Context(), alice, identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleDeveloper}}))(t)
+	must.Get(w.Members.UpdateMember(t.Context(), alice, identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleDeveloper}}))(t)
 	refused("changed by another", w.by(bob))
 	confirm("bob")
-	must.Get(w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true}))(t)
+	must.Get(w.Devices.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true}))(t)
 	refused("with a device that another made", w.by(bob))
 	confirm("bob")
-	must.Do(t, w.OwnWord(w.by(bob)))
+	must.Do(t, w.Consents.OwnWord(w.by(bob)))
 }
 
 // TestOwnerChangeEnds: the effects of a change of owner are in the transaction of the change, and a
@@ -289,16 +289,16 @@ func TestOwnerChangeEnds(t *testing.T) {
 	w, _ := team(t)
 	var asked []access.Principal
 	var fails error
-	w.OnOwner(func(_ context.Context, _, agent access.Principal) ([]event.Draft, error) {
+	w.Directory.OnOwner(func(_ context.Context, _, agent access.Principal) ([]event.Draft, error) {
 		asked = append(asked, agent)
 		return []event.Draft{{Code: event.SecretEnded, Actor: "user:alice", Subject: "vault://agent:helper/k", Payload: []byte(`{}`)}}, fails
 	})
 	owner := func(of string) error {
-		_, err := w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "agent:helper", Owner: access.User(of), AcceptLoss: true})
+		_, err := w.Members.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "agent:helper", Owner: access.User(of), AcceptLoss: true})
 		return err
 	}
 	n := len(w.store.Events())
-	must.Get(w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "agent:helper", AddRoles: []access.Role{"security"}}))(t)
+	must.Get(w.Members.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "agent:helper", AddRoles: []access.Role{"security"}}))(t)
 	w.journaled(n, event.MemberChanged) // control: the same owner
 	n = len(w.store.Events())
 	must.Do(t, owner("carol"))
@@ -311,7 +311,7 @@ func TestOwnerChangeEnds(t *testing.T) {
 		t.Errorf("the owner is %s", m.Owner)
 	}
 	fails = nil
-	must.Get(w.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "agent:helper", AcceptLoss: true}))(t)
+	must.Get(w.Members.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "agent:helper", AcceptLoss: true}))(t)
 	if last := w.store.Events()[len(w.store.Events())-1]; last.Code != event.SecretEnded || len(asked) != 3 {
 		t.Errorf("after a removal: %s, asked of %v", last.Code, asked)
 	}

@@ -29,19 +29,19 @@ func TestExpiredMayRenew(t *testing.T) {
 		"before its end": {nil, -time.Hour, false},
 		"revoked":        {func(w *world, made map[string]identity.Admission) { w.revoke(made["helper"].Device.ID) }, time.Hour, false},
 		"disabled": {func(w *world, _ map[string]identity.Admission) {
-			must.Get(w.DisableMember(w.t.Context(), identity.Local(), st("helper")))(w.t)
+			must.Get(w.Members.DisableMember(w.t.Context(), identity.Local(), st("helper")))(w.t)
 		}, time.Hour, false},
 		"owner disabled": {func(w *world, _ map[string]identity.Admission) {
-			must.Get(w.DisableMember(w.t.Context(), identity.Local(), st("bob")))(w.t)
+			must.Get(w.Members.DisableMember(w.t.Context(), identity.Local(), st("bob")))(w.t)
 		}, time.Hour, false},
 		"removed": {func(w *world, _ map[string]identity.Admission) {
-			must.Get(w.RemoveMember(w.t.Context(), identity.Local(), st("helper")))(w.t)
+			must.Get(w.Members.RemoveMember(w.t.Context(), identity.Local(), st("helper")))(w.t)
 		}, time.Hour, false},
 		"with another key that was used": {func(w *world, made map[string]identity.Admission) {
-			w.use(must.Get(w.Renew(w.t.Context(), made["helper"].Device.ID, "", csr(w.t)))(w.t).Chain)
+			w.use(must.Get(w.Certificates.Renew(w.t.Context(), made["helper"].Device.ID, "", csr(w.t)))(w.t).Chain)
 		}, time.Hour, false},
 		"with another key that was never used": {func(w *world, made map[string]identity.Admission) {
-			must.Get(w.Renew(w.t.Context(), made["helper"].Device.ID, "", csr(w.t)))(w.t)
+			must.Get(w.Certificates.Renew(w.t.Context(), made["helper"].Device.ID, "", csr(w.t)))(w.t)
 		}, time.Hour, true},
 		"an unknown device": {func(w *world, made map[string]identity.Admission) {
 			made["helper"] = identity.Admission{Certificate: must.Get(w.authority.IssueDevice(csr(w.t), "01JNA3Q0G0DEV1CE0000000099"))(w.t)}
@@ -54,11 +54,11 @@ func TestExpiredMayRenew(t *testing.T) {
 			}
 			chain := chainOf(made["helper"])
 			w.pass(ca.LeafLife + x.after)
-			c, err := w.AuthenticateExpired(chain)
+			c, err := w.Callers.AuthenticateExpired(chain)
 			// A replaced key is accepted in the handshake, so that the client receives the reason for
 			// the refusal.
 			let := x.good || reason.Of(err) == reason.KeyReplaced
-			if good := err == nil; good != x.good || w.AllowExpired(chain) == nil != let {
+			if good := err == nil; good != x.good || w.Callers.AllowExpired(chain) == nil != let {
 				t.Fatalf("%+v, %v", c, err)
 			}
 			if err != nil && strings.Contains(name, "used") {
@@ -72,13 +72,13 @@ func TestExpiredMayRenew(t *testing.T) {
 			if c.Principal != access.Agent("helper") || c.OnBehalfOf != access.User("bob") || c.DeviceID != made["helper"].Device.ID {
 				t.Errorf("caller %+v", c)
 			}
-			_, err = w.Authenticate(chain)
+			_, err = w.Callers.Authenticate(chain)
 			reasontest.Want(t, "for anything else", err, reason.Unauthenticated)
-			fresh := must.Get(w.Renew(t.Context(), c.DeviceID, "", csr(t)))(t)
-			must.Get(w.Authenticate(fresh.Chain))(t)
-			must.Get(w.AuthenticateExpired(chain))(t) // the response may have been lost
+			fresh := must.Get(w.Certificates.Renew(t.Context(), c.DeviceID, "", csr(t)))(t)
+			must.Get(w.Callers.Authenticate(fresh.Chain))(t)
+			must.Get(w.Callers.AuthenticateExpired(chain))(t) // the response may have been lost
 			w.use(fresh.Chain)
-			_, err = w.AuthenticateExpired(chain)
+			_, err = w.Callers.AuthenticateExpired(chain)
 			reasontest.Want(t, "once another key was used", err, reason.KeyReplaced)
 		})
 	}

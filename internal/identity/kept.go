@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/statedir/keyfile"
 	"palyra/internal/identity/keptkey"
@@ -125,24 +124,4 @@ func withoutFile(dir, name string) error {
 		return fmt.Errorf("removing %s from the credential bundle: %w", name, err)
 	}
 	return keyfile.SyncDir(dir)
-}
-
-// startKept reissues the certificate of the local device for its existing key, whose private
-// half palyrad cannot access. It creates no new key, because an operator who moved the key does
-// not want a key in a file.
-func (s *Service) startKept(ctx context.Context, c LocalConfig, dev Device, kept *keptkey.Kept) (Device, bool, error) {
-	if kept == nil || dev.ID == "" || dev.KeySHA256 != canonical.Digest(kept.PublicKey) {
-		return dev, false, nil
-	}
-	cert, err := s.authority.ReissueDevice(kept.Public(), dev.ID)
-	if err == nil {
-		cert, err = s.recertified(ctx, dev, cert)
-	}
-	if err != nil {
-		return Device{}, false, err
-	}
-	dev, _ = s.Device(dev.ID)
-	return dev, true, WriteBundle(c.Dir, Bundle{
-		Root: s.authority.Root(), Chain: cert.Chain, Kept: kept, Address: c.Address, ServerName: c.ServerName,
-	})
 }

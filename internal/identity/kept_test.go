@@ -36,7 +36,7 @@ func TestExternalKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
-	if _, err := w.AuthenticateHost(); err != nil {
+	if _, err := w.Callers.AuthenticateHost(); err != nil {
 		t.Fatalf("control: the uid is not enough: %v", err)
 	}
 	// A killed write left the key in a file with another name.
@@ -51,7 +51,7 @@ func TestExternalKey(t *testing.T) {
 	for range 2 {
 		w.pass(ca.LeafLife)
 		w.restart()
-		if _, ok, err := w.Start(t.Context(), w.local()); !ok || err != nil {
+		if _, ok, err := w.Local.Start(t.Context(), w.local()); !ok || err != nil {
 			t.Fatalf("starting: %v, %v", ok, err)
 		}
 		if _, err := os.Lstat(file); !errors.Is(err, fs.ErrNotExist) {
@@ -64,10 +64,10 @@ func TestExternalKey(t *testing.T) {
 		if _, err := b.Key.Sign(rand.Reader, make([]byte, sha256.Size), crypto.SHA256); reason.Of(err) != reason.NotConnected {
 			t.Errorf("a locked key signs: %v", err)
 		}
-		if _, err := w.AuthenticateHost(); reason.Of(err) != reason.Unauthenticated {
+		if _, err := w.Callers.AuthenticateHost(); reason.Of(err) != reason.Unauthenticated {
 			t.Errorf("the uid alone is the operator: %v", err)
 		}
-		if c := must.Get(w.Authenticate(b.Chain))(t); c.Principal != access.User("local") {
+		if c := must.Get(w.Callers.Authenticate(b.Chain))(t); c.Principal != access.User("local") {
 			t.Errorf("the certificate is of %v", c)
 		}
 	}
@@ -76,7 +76,7 @@ func TestExternalKey(t *testing.T) {
 	if b := must.Get(identity.ReadBundle(w.local().Dir))(t); b.Kept != nil {
 		t.Error("the key is still elsewhere")
 	}
-	must.Get(w.AuthenticateHost())(t)
+	must.Get(w.Callers.AuthenticateHost())(t)
 }
 
 // A reference to a key of another device, or an unreadable one, gets no certificate: write
@@ -95,13 +95,13 @@ func TestForgedNoteOfAKey(t *testing.T) {
 		w.elsewhere()
 		must.Do(t, os.WriteFile(filepath.Join(w.local().Dir, "key.kept"), text(), 0o600))
 		w.restart()
-		if _, ok, err := w.Start(t.Context(), w.local()); ok || err != nil {
+		if _, ok, err := w.Local.Start(t.Context(), w.local()); ok || err != nil {
 			t.Errorf("%s: started with %v, %v", name, ok, err)
 		}
-		if now, _ := w.Device(dev.ID); now.KeySHA256 != dev.KeySHA256 || now.Serial != dev.Serial {
+		if now, _ := w.Directory.Device(dev.ID); now.KeySHA256 != dev.KeySHA256 || now.Serial != dev.Serial {
 			t.Errorf("%s: the device has another certificate", name)
 		}
-		if _, err := w.AuthenticateHost(); reason.Of(err) != reason.Unauthenticated {
+		if _, err := w.Callers.AuthenticateHost(); reason.Of(err) != reason.Unauthenticated {
 			t.Errorf("%s: the uid alone is the operator: %v", name, err)
 		}
 	}
@@ -123,5 +123,5 @@ func TestInterruptedMove(t *testing.T) {
 	}
 	w.restart()
 	w.start()
-	must.Get(w.AuthenticateHost())(t)
+	must.Get(w.Callers.AuthenticateHost())(t)
 }

@@ -5,9 +5,9 @@ import (
 	"crypto/x509"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
-	"palyra/internal/core/access"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
@@ -89,9 +89,25 @@ func replaced(id string) *reason.Error {
 		WithRemedy("Use the bundle with the newer key. If none of your bundles has it, another person does: run `palyra devices revoke %s` with another device, or `palyrad operator bundle NAME --revoke-old` on the gateway's host.", id)
 }
 
-// GoesOnFrom sets the time at which the gateway was restored from a backup. Keys certified
+// Keys records the use of the keys of devices, and ends a key after the first use of its
+// replacement.
+type Keys struct {
+	dir *Directory
+	// changed wakes Run.
+	changed chan struct{}
+
+	// mu guards the fields below.
+	mu sync.RWMutex
+	// restoredAt is the time at which the gateway was restored from a backup; zero for never.
+	restoredAt time.Time
+	// lastUse is the time of each device's last use since the start.
+	lastUse map[string]time.Time
+	onEnd   []func(deviceID, keySHA256 string, why *reason.Error)
+}
+
+// SetRestoredAt sets the time at which the gateway was restored from a backup. Keys certified
 // between the backup and that time are not in the store. Call it before serving.
-func (s *Service) GoesOnFrom(restoredAt time.Time) {
+func (s *Keys) SetRestoredAt(restoredAt time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.restoredAt = restoredAt
@@ -103,7 +119,7 @@ func (s *Service) GoesOnFrom(restoredAt time.Time) {
 // and an earlier key was replaced. Without this exception, a gateway restored from the last
 // backup would refuse nearly all devices, because each gets a new key every 16 hours. The cost:
 // for 31 days after a restore, a stolen issuing key can be used to create such a certificate.
-func (s *Service) lost(dev Device, leaf *x509.Certificate) bool {
+func (s *Keys) lost(dev Device, leaf *x509.Certificate) bool {
 	s.mu.RLock()
 	restoredAt := s.restoredAt
 	s.mu.RUnlock()
@@ -115,70 +131,37 @@ func (s *Service) lost(dev Device, leaf *x509.Certificate) bool {
 }
 
 // holdsKey reports whether a device may act with the key of the presented certificate.
-func (s *Service) holdsKey(dev Device, who presented) bool {
-	_, good := dev.key(who.key, s.now())
+func (s *Keys) holdsKey(dev Device, who presented) bool {
+	_, good := dev.key(who.key, s.dir.now())
 	return good || s.lost(dev, who.leaf)
 }
 
-// renewable refuses a renewal with a key that a newer key is replacing, and a renewal of such a
-// key. Otherwise a copy of the old credential could be renewed indefinitely.
-func (s *Service) renewable(dev Device, by string, c ca.Issued) error {
-	for _, digest := range []string{by, c.KeySHA256} {
-		if k, known := dev.key(digest, s.now()); known && !k.EndsAt.IsZero() {
-			return replaced(dev.ID)
-		}
-	}
-	return nil
-}
-
-// NoteUse records a request from an address with a certificate whose key the peer has proved to
-// hold. The first use of a key ends the previous keys; the use of an ended key is an alarm.
-// Authenticate decides whether the request proceeds.
-func (s *Service) NoteUse(ctx context.Context, chain []*x509.Certificate, from string) error {
-	who, dev, known := s.bearer(chain)
-	if !known {
-		return nil // unknown owner: Authenticate returns the error
-	}
+// use records a request of a device from an address, with a key that the peer has proved to hold.
+func (s *Keys) use(ctx context.Context, dev Device, who presented, from string) error {
 	if !s.holdsKey(dev, who) {
 		return s.alarm(ctx, dev.ID, who.key, from)
 	}
-	if key, known := dev.key(who.key, s.now()); !known || key.UsedAt.IsZero() {
+	if key, known := dev.key(who.key, s.dir.now()); !known || key.UsedAt.IsZero() {
 		return s.firstUse(ctx, who)
 	}
 	s.noteDevice(dev.ID)
 	return nil
 }
 
-// bearer returns the owner of a presented certificate, valid or expired, and the owner's
-// device.
-func (s *Service) bearer(chain []*x509.Certificate) (presented, Device, bool) {
-	who, err := s.verify(chain)
-	if err != nil {
-		who, err = s.verifyExpired(chain)
-	}
-	if err != nil {
-		return presented{}, Device{}, false
-	}
-	dev, err := s.live(who.deviceID)
-	return who, dev, err == nil
-}
-
 // firstUse makes the key of a certificate the current one of its device.
-func (s *Service) firstUse(ctx context.Context, who presented) error {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	err := s.again(ctx, func() error {
-		dev, err := s.live(who.deviceID)
+func (s *Keys) firstUse(ctx context.Context, who presented) error {
+	err := s.dir.change(ctx, func() error {
+		dev, err := s.dir.live(who.deviceID)
 		if err != nil {
 			return err
 		}
 		leaf, digest := who.leaf, who.key
-		key, good := dev.key(digest, s.now())
+		key, good := dev.key(digest, s.dir.now())
 		lost := !good && s.lost(dev, leaf)
 		if !good && !lost || !key.UsedAt.IsZero() {
 			return nil // another caller was first
 		}
-		now := s.instant()
+		now := s.dir.instant()
 		if lost {
 			dev.holds(ca.Issued{Serial: leaf.SerialNumber.Text(16), KeySHA256: digest, NotAfter: leaf.NotAfter}, now)
 		}
@@ -191,10 +174,7 @@ func (s *Service) firstUse(ctx context.Context, who presented) error {
 				DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: digest, Replaced: ending, Until: now.Add(KeyGrace), Lost: lost,
 			})
 		}
-		if d.err != nil {
-			return d.err
-		}
-		return s.apply(ctx, dev.Principal, Change{Devices: []Device{dev}, Events: d.list})
+		return s.dir.apply(ctx, dev.Principal, Change{Devices: []Device{dev}}, d)
 	})
 	if err != nil {
 		return fmt.Errorf("noting that device %s uses another key: %w", who.deviceID, err)
@@ -205,25 +185,20 @@ func (s *Service) firstUse(ctx context.Context, who presented) error {
 }
 
 // alarm journals the use of a replaced key, once per device and hour.
-func (s *Service) alarm(ctx context.Context, id, digest, from string) error {
-	if dev, _ := s.Device(id); s.alarmed(dev) {
+func (s *Keys) alarm(ctx context.Context, id, digest, from string) error {
+	if dev, _ := s.dir.Device(id); alarmed(dev, s.dir.now()) {
 		return nil
 	}
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	err := s.again(ctx, func() error {
-		dev, err := s.live(id)
-		if err != nil || s.alarmed(dev) {
+	err := s.dir.change(ctx, func() error {
+		dev, err := s.dir.live(id)
+		if err != nil || alarmed(dev, s.dir.now()) {
 			return err
 		}
-		dev.OldKeyAt = s.instant()
+		dev.OldKeyAt = s.dir.instant()
 		dev.Version++
 		var d drafts
 		d.add(event.OldKeyUsed, Daemon(), dev.ID, oldKeyUsed{DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: digest, Address: from})
-		if d.err != nil {
-			return d.err
-		}
-		return s.apply(ctx, Daemon(), Change{Devices: []Device{dev}, Events: d.list})
+		return s.dir.apply(ctx, Daemon(), Change{Devices: []Device{dev}}, d)
 	})
 	if err != nil {
 		return fmt.Errorf("raising the alarm of an old key of device %s: %w", id, err)
@@ -231,9 +206,13 @@ func (s *Service) alarm(ctx context.Context, id, digest, from string) error {
 	return nil
 }
 
+func alarmed(d Device, now time.Time) bool {
+	return !d.OldKeyAt.IsZero() && now.Sub(d.OldKeyAt) < alarmEvery
+}
+
 // noteDevice records the use of a device. LastUse is accurate to a minute.
-func (s *Service) noteDevice(id string) {
-	now := s.instant()
+func (s *Keys) noteDevice(id string) {
+	now := s.dir.instant()
 	s.mu.RLock()
 	last := s.lastUse[id]
 	s.mu.RUnlock()
@@ -248,7 +227,7 @@ func (s *Service) noteDevice(id string) {
 // LastUse returns the time of a device's last use, zero if unknown. It is accurate to the
 // minute for uses since the start of the process. For earlier uses it is the first use of the
 // device's newest used key.
-func (s *Service) LastUse(d Device) (at time.Time) {
+func (s *Keys) LastUse(d Device) (at time.Time) {
 	for _, k := range d.Keys {
 		at = later(at, k.UsedAt)
 	}
@@ -264,39 +243,24 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-func (s *Service) alarmed(d Device) bool {
-	return !d.OldKeyAt.IsZero() && s.now().Sub(d.OldKeyAt) < alarmEvery
-}
-
-// OldKeys returns the devices whose replaced key was used in the last seven days. A principal
-// gets its own and its agents' devices, and an owner gets all devices.
-func (s *Service) OldKeys(p access.Principal) []Device {
-	m, known := s.registry.Active(p)
-	since := s.now().Add(-noticePeriod)
-	return slices.DeleteFunc(s.Devices(), func(d Device) bool {
-		mine := d.Principal == p || s.owns(p, d.Principal)
-		return !known || d.Revoked() || !d.OldKeyAt.After(since) || !mine && !m.Holds(access.RoleOwner)
-	})
-}
-
-// OnKeyEnd registers a function that is called for every key that ends, so that sessions opened
+// OnEnd registers a function that is called for every key that ends, so that sessions opened
 // with the key can end. Register before serving.
-func (s *Service) OnKeyEnd(fn func(deviceID, keySHA256 string, why *reason.Error)) {
+func (s *Keys) OnEnd(fn func(deviceID, keySHA256 string, why *reason.Error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.onKeyEnd = append(s.onKeyEnd, fn)
+	s.onEnd = append(s.onEnd, fn)
 }
 
-// wake makes RunKeys recompute the end of the keys.
-func (s *Service) wake() {
+// wake makes Run recompute the end of the keys.
+func (s *Keys) wake() {
 	select {
-	case s.keysChanged <- struct{}{}:
+	case s.changed <- struct{}{}:
 	default:
 	}
 }
 
-// RunKeys ends the sessions of a key when the key ends, until ctx ends.
-func (s *Service) RunKeys(ctx context.Context) error {
+// Run ends the sessions of a key when the key ends, until ctx ends.
+func (s *Keys) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	before := map[ending]bool{}
@@ -306,19 +270,19 @@ func (s *Service) RunKeys(ctx context.Context) error {
 		for _, e := range ended {
 			now[e] = true
 			if !before[e] {
-				s.tellKey(e)
+				s.endKey(e)
 			}
 		}
 		before = now
 		wait := upkeep
 		if !next.IsZero() {
-			wait = next.Sub(s.now())
+			wait = next.Sub(s.dir.now())
 		}
 		timer.Reset(wait)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.keysChanged:
+		case <-s.changed:
 		case <-timer.C:
 		}
 	}
@@ -328,9 +292,9 @@ func (s *Service) RunKeys(ctx context.Context) error {
 type ending struct{ device, key string }
 
 // endings returns the keys that have ended, and the time at which the next key ends.
-func (s *Service) endings() (next time.Time, ended []ending) {
-	now := s.now()
-	for _, d := range s.Devices() {
+func (s *Keys) endings() (next time.Time, ended []ending) {
+	now := s.dir.now()
+	for _, d := range s.dir.Devices() {
 		for _, k := range d.Keys {
 			switch {
 			case k.EndsAt.IsZero():
@@ -344,11 +308,11 @@ func (s *Service) endings() (next time.Time, ended []ending) {
 	return next, ended
 }
 
-func (s *Service) tellKey(e ending) {
+func (s *Keys) endKey(e ending) {
 	s.mu.RLock()
-	watchers := slices.Clone(s.onKeyEnd)
+	onEnd := slices.Clone(s.onEnd)
 	s.mu.RUnlock()
-	for _, fn := range watchers {
+	for _, fn := range onEnd {
 		fn(e.device, e.key, replaced(e.device))
 	}
 }

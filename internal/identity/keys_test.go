@@ -24,19 +24,19 @@ import (
 // use records a request with a certificate.
 func (w *world) use(chain []*x509.Certificate) {
 	w.t.Helper()
-	must.Do(w.t, w.NoteUse(w.t.Context(), chain, "192.0.2.7"))
+	must.Do(w.t, w.Callers.NoteUse(w.t.Context(), chain, "192.0.2.7"))
 }
 
 // next certifies a new key for a device.
 func (w *world) next(of identity.Device) []*x509.Certificate {
 	w.t.Helper()
-	return must.Get(w.Renew(w.t.Context(), of.ID, "", csr(w.t)))(w.t).Chain
+	return must.Get(w.Certificates.Renew(w.t.Context(), of.ID, "", csr(w.t)))(w.t).Chain
 }
 
 // good reports whether a certificate authenticates.
 func (w *world) good(chain []*x509.Certificate) bool {
 	w.t.Helper()
-	_, err := w.Authenticate(chain)
+	_, err := w.Callers.Authenticate(chain)
 	if err != nil {
 		reasontest.Want(w.t, "a key that does not act", err, reason.KeyReplaced)
 	}
@@ -83,16 +83,16 @@ func TestReplacedKeyDoesNotRenew(t *testing.T) {
 	w.start()
 	k := key(t)
 	request := must.Get(identity.Request(k))(t)
-	bob := must.Get(w.AddMember(t.Context(), identity.Daemon(), "bob", access.KindUser, []access.Role{access.RoleOperator}, access.Principal{}, request, true))(t)
+	bob := must.Get(w.Members.AddMember(t.Context(), identity.Daemon(), "bob", access.KindUser, []access.Role{access.RoleOperator}, access.Principal{}, request, true))(t)
 	old := bob.Certificate.KeySHA256
-	second := must.Get(w.Renew(t.Context(), bob.Device.ID, old, csr(t)))(t)
-	must.Get(w.Renew(t.Context(), bob.Device.ID, old, request))(t) // control: the same key again
+	second := must.Get(w.Certificates.Renew(t.Context(), bob.Device.ID, old, csr(t)))(t)
+	must.Get(w.Certificates.Renew(t.Context(), bob.Device.ID, old, request))(t) // control: the same key again
 	w.use(second.Chain)
-	_, err := w.Renew(t.Context(), bob.Device.ID, old, csr(t))
+	_, err := w.Certificates.Renew(t.Context(), bob.Device.ID, old, csr(t))
 	reasontest.Want(t, "a renewal by the old key", err, reason.KeyReplaced)
-	_, err = w.Renew(t.Context(), bob.Device.ID, second.KeySHA256, request)
+	_, err = w.Certificates.Renew(t.Context(), bob.Device.ID, second.KeySHA256, request)
 	reasontest.Want(t, "a renewal of the old key", err, reason.KeyReplaced)
-	must.Get(w.Renew(t.Context(), bob.Device.ID, second.KeySHA256, csr(t)))(t)
+	must.Get(w.Certificates.Renew(t.Context(), bob.Device.ID, second.KeySHA256, csr(t)))(t)
 }
 
 // After a restore, keys that the lost part of the journal certified are accepted, because their
@@ -116,7 +116,7 @@ func TestKeysOfTheLostJournal(t *testing.T) {
 	}
 	w.pass(time.Minute)
 	restoredAt := w.Now()
-	w.GoesOnFrom(restoredAt)
+	w.Keys.SetRestoredAt(restoredAt)
 	since := unknown()
 	if !w.good(first) || !w.good(early) || !w.good(middle) || !w.good(late) || w.good(since) {
 		t.Error("not just what was certified before the restore acts")
@@ -137,7 +137,7 @@ func TestKeysOfTheLostJournal(t *testing.T) {
 	}
 	w.use(late)
 	w.restart()
-	w.GoesOnFrom(restoredAt)
+	w.Keys.SetRestoredAt(restoredAt)
 	w.pass(identity.KeyGrace)
 	if w.good(middle) || !w.good(late) || w.good(since) {
 		t.Error("not just the newest key acts")
@@ -146,13 +146,13 @@ func TestKeysOfTheLostJournal(t *testing.T) {
 	w.use(early)
 	w.journaled(n, event.OldKeyUsed)
 	// The key renews like any other, which ends the lost keys.
-	w.use(must.Get(w.Renew(t.Context(), bob.Device.ID, digestIn(late), csr(t)))(t).Chain)
+	w.use(must.Get(w.Certificates.Renew(t.Context(), bob.Device.ID, digestIn(late), csr(t)))(t).Chain)
 	w.pass(identity.KeyGrace)
 	if w.good(late) {
 		t.Error("the lost key acts beside one that was certified since")
 	}
 	w.revoke(bob.Device.ID)
-	if _, err := w.Authenticate(late); err == nil {
+	if _, err := w.Callers.Authenticate(late); err == nil {
 		t.Error("a revoked device acts")
 	}
 }
@@ -166,13 +166,13 @@ func TestExpiredKeyOfTheLostJournal(t *testing.T) {
 	w.pass(time.Hour)
 	lost := must.Get(w.authority.IssueDevice(csr(t), bob.Device.ID))(t).Chain
 	w.pass(ca.LeafLife + time.Hour)
-	if _, err := w.AuthenticateExpired(lost); reason.Of(err) != reason.KeyReplaced {
+	if _, err := w.Callers.AuthenticateExpired(lost); reason.Of(err) != reason.KeyReplaced {
 		t.Errorf("the control: %v", err)
 	}
-	w.GoesOnFrom(w.Now())
-	must.Get(w.AuthenticateExpired(lost))(t)
-	w.use(must.Get(w.Renew(t.Context(), bob.Device.ID, digestIn(lost), csr(t)))(t).Chain)
-	if _, err := w.AuthenticateExpired(lost); reason.Of(err) != reason.KeyReplaced {
+	w.Keys.SetRestoredAt(w.Now())
+	must.Get(w.Callers.AuthenticateExpired(lost))(t)
+	w.use(must.Get(w.Certificates.Renew(t.Context(), bob.Device.ID, digestIn(lost), csr(t)))(t).Chain)
+	if _, err := w.Callers.AuthenticateExpired(lost); reason.Of(err) != reason.KeyReplaced {
 		t.Errorf("after another key was used: %v", err)
 	}
 }
@@ -210,15 +210,15 @@ func TestOldKeyIsAnAlarm(t *testing.T) {
 	w.use(old)
 	w.journaled(n, event.OldKeyUsed, event.OldKeyUsed, event.OldKeyUsed)
 	for p, told := range map[access.Principal]bool{access.User("bob"): true, identity.Local(): true, access.User("cyd"): false} {
-		if got := len(w.OldKeys(p)) > 0; got != told {
+		if got := len(w.Notices.OldKeys(p)) > 0; got != told {
 			t.Errorf("%s is told: %v", p, got)
 		}
 	}
 	w.pass(7 * 24 * time.Hour)
-	if list := w.OldKeys(identity.Local()); len(list) > 0 {
+	if list := w.Notices.OldKeys(identity.Local()); len(list) > 0 {
 		t.Errorf("after seven days: %v", list)
 	}
-	if err := w.NoteUse(t.Context(), nil, ""); err != nil {
+	if err := w.Callers.NoteUse(t.Context(), nil, ""); err != nil {
 		t.Error(err)
 	}
 }
@@ -248,7 +248,7 @@ func TestUnwrittenUse(t *testing.T) {
 	fresh := w.next(bob.Device)
 	full := reason.Errorf(reason.JournalUnavailable, "full")
 	w.store.FailNext(full)
-	if err := w.NoteUse(t.Context(), fresh, ""); !errors.Is(err, full) {
+	if err := w.Callers.NoteUse(t.Context(), fresh, ""); !errors.Is(err, full) {
 		t.Fatalf("got %v", err)
 	}
 	w.pass(2 * identity.KeyGrace)
@@ -273,14 +273,14 @@ func TestKeysAreBounded(t *testing.T) {
 	for range 50 {
 		last = w.next(bob.Device)
 	}
-	dev, _ := w.Device(bob.Device.ID)
+	dev, _ := w.Directory.Device(bob.Device.ID)
 	if len(dev.Keys) > 8 || !w.good(chainOf(bob)) || !w.good(last) {
 		t.Errorf("%d keys", len(dev.Keys))
 	}
 }
 
-// TestRunKeysReportsExpiredKeys: RunKeys reports each key that ends, at its end, and no other.
-func TestRunKeysReportsExpiredKeys(t *testing.T) {
+// TestRunReportsExpiredKeys: Keys.Run reports each key that ends, at its end, and no other.
+func TestRunReportsExpiredKeys(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -294,7 +294,7 @@ func TestRunKeysReportsExpiredKeys(t *testing.T) {
 			defer mu.Unlock()
 			return slices.Clone(told)
 		}
-		w.OnKeyEnd(func(device, key string, why *reason.Error) {
+		w.Keys.OnEnd(func(device, key string, why *reason.Error) {
 			if device != bob.Device.ID || why.Code != reason.KeyReplaced {
 				t.Errorf("told of %s, %v", device, why)
 			}
@@ -304,7 +304,7 @@ func TestRunKeysReportsExpiredKeys(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- w.RunKeys(ctx) }()
+		go func() { done <- w.Keys.Run(ctx) }()
 		synctest.Wait()
 		w.use(w.next(bob.Device))
 		time.Sleep(identity.KeyGrace - time.Second)

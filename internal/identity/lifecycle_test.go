@@ -39,7 +39,7 @@ func TestRolesGivenAndTaken(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
 	n := len(w.store.Events())
-	m := must.Get(w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{
+	m := must.Get(w.Members.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{
 		Member: "eve", AddRoles: []access.Role{"security", access.RoleDeveloper, "security"}, RemoveRoles: []access.Role{access.RoleAuditor},
 	}))(t)
 	w.journaled(n, event.MemberChanged)
@@ -48,7 +48,7 @@ func TestRolesGivenAndTaken(t *testing.T) {
 		t.Errorf("roles %v, journaled %s", m.Roles, payload)
 	}
 	// A change without an effect is not recorded.
-	must.Get(w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{
+	must.Get(w.Members.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{
 		Member: "user:eve", AddRoles: []access.Role{"security"}, RemoveRoles: []access.Role{access.RoleAuditor},
 	}))(t)
 	w.journaled(n + 1)
@@ -62,13 +62,13 @@ func TestAgentGetsAnotherOwner(t *testing.T) {
 	t.Parallel()
 	w, made := team(t)
 	n := len(w.store.Events())
-	must.Get(w.UpdateMember(t.Context(), access.User("adam"), identity.MemberChange{Member: "helper", Owner: access.User("carol")}))(t)
+	must.Get(w.Members.UpdateMember(t.Context(), access.User("adam"), identity.MemberChange{Member: "helper", Owner: access.User("carol")}))(t)
 	w.journaled(n, event.MemberChanged)
-	if c, err := w.Authenticate(chainOf(made["helper"])); reason.Of(err) != reason.Unauthenticated {
+	if c, err := w.Callers.Authenticate(chainOf(made["helper"])); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("before carol consents it acts for %s, %v", c.OnBehalfOf, err)
 	}
 	must.Do(t, w.consent(access.User("carol"), "helper", false))
-	c := must.Get(w.Authenticate(chainOf(made["helper"])))(t)
+	c := must.Get(w.Callers.Authenticate(chainOf(made["helper"])))(t)
 	if c.OnBehalfOf != access.User("carol") {
 		t.Errorf("it acts for %s", c.OnBehalfOf)
 	}
@@ -111,7 +111,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 		"an owner that is an agent":      {access.User("alice"), identity.MemberChange{Member: "helper", Owner: access.Agent("helper")}, reason.InvalidInput},
 	} {
 		x.c.AcceptLoss = true
-		_, err := w.UpdateMember(t.Context(), x.actor, x.c)
+		_, err := w.Members.UpdateMember(t.Context(), x.actor, x.c)
 		reasontest.Want(t, name, err, x.want)
 	}
 	for name, x := range map[string]struct {
@@ -127,14 +127,14 @@ func TestChangesThatAreRefused(t *testing.T) {
 		"unknown member":          {access.User("alice"), "mallory", reason.NotFound},
 	} {
 		st := identity.Standing{Member: x.member, AcceptLoss: true}
-		_, err := w.DisableMember(t.Context(), x.actor, st)
+		_, err := w.Members.DisableMember(t.Context(), x.actor, st)
 		reasontest.Want(t, "disabling "+name, err, x.want)
-		_, err = w.EnableMember(t.Context(), x.actor, st)
+		_, err = w.Members.EnableMember(t.Context(), x.actor, st)
 		reasontest.Want(t, "enabling "+name, err, x.want)
-		_, err = w.RemoveMember(t.Context(), x.actor, st)
+		_, err = w.Members.RemoveMember(t.Context(), x.actor, st)
 		reasontest.Want(t, "removing "+name, err, x.want)
 	}
-	_, err := w.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "eve", Reason: strings.Repeat("x", 501)})
+	_, err := w.Members.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "eve", Reason: strings.Repeat("x", 501)})
 	reasontest.Want(t, "a long reason", err, reason.InvalidInput)
 	w.journaled(n)
 }
@@ -143,32 +143,32 @@ func TestDisabledAndEnabled(t *testing.T) {
 	t.Parallel()
 	w, made := team(t)
 	ended := map[string]string{}
-	w.OnEnd(func(d identity.Device, why *reason.Error) { ended[d.Principal.String()] = why.Message })
+	w.OpenWork.OnEnd(func(d identity.Device, why *reason.Error) { ended[d.Principal.String()] = why.Message })
 	n := len(w.store.Events())
 	st := identity.Standing{Member: "bob", Reason: "on leave", AcceptLoss: true}
-	m := must.Get(w.DisableMember(t.Context(), access.User("adam"), st))(t)
+	m := must.Get(w.Members.DisableMember(t.Context(), access.User("adam"), st))(t)
 	w.journaled(n, event.MemberDisabled)
 	if !m.Disabled || len(ended) != 2 || !strings.Contains(ended["agent:helper"], "user:bob was disabled") {
 		t.Errorf("%+v, ended %v", m, ended)
 	}
 	for _, name := range []string{"bob", "helper"} {
-		_, err := w.Authenticate(chainOf(made[name]))
+		_, err := w.Callers.Authenticate(chainOf(made[name]))
 		reasontest.Want(t, name, err, reason.Unauthenticated)
-		_, err = w.Renew(t.Context(), made[name].Device.ID, "", csr(t))
+		_, err = w.Certificates.Renew(t.Context(), made[name].Device.ID, "", csr(t))
 		reasontest.Want(t, name+" renews", err, reason.Unauthenticated)
 	}
-	_, err := w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true})
+	_, err := w.Devices.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t), AcceptLoss: true})
 	reasontest.Want(t, "a device for a disabled member", err, reason.InvalidInput)
-	must.Get(w.DisableMember(t.Context(), access.User("adam"), st))(t)
+	must.Get(w.Members.DisableMember(t.Context(), access.User("adam"), st))(t)
 	w.journaled(n + 1)
 	w.restart()
-	if _, err := w.Authenticate(chainOf(made["bob"])); err == nil {
+	if _, err := w.Callers.Authenticate(chainOf(made["bob"])); err == nil {
 		t.Error("a restart enabled it")
 	}
-	must.Get(w.EnableMember(t.Context(), access.User("adam"), st))(t)
+	must.Get(w.Members.EnableMember(t.Context(), access.User("adam"), st))(t)
 	w.journaled(n+1, event.MemberEnabled)
 	for _, name := range []string{"bob", "helper"} {
-		if _, err := w.Authenticate(chainOf(made[name])); err != nil {
+		if _, err := w.Callers.Authenticate(chainOf(made[name])); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -178,38 +178,38 @@ func TestRemoved(t *testing.T) {
 	t.Parallel()
 	w, made := team(t)
 	ended := 0
-	w.OnEnd(func(identity.Device, *reason.Error) { ended++ })
+	w.OpenWork.OnEnd(func(identity.Device, *reason.Error) { ended++ })
 	n := len(w.store.Events())
 	st := identity.Standing{Member: "bob", AcceptLoss: true}
-	_, err := w.RemoveMember(t.Context(), access.User("alice"), st)
+	_, err := w.Members.RemoveMember(t.Context(), access.User("alice"), st)
 	reasontest.Want(t, "with an agent", err, reason.InvalidInput)
 	if !strings.Contains(err.Error(), "agent:helper") {
 		t.Errorf("%v does not name the agent", err)
 	}
 	w.journaled(n)
-	must.Get(w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "helper", Owner: access.User("carol")}))(t)
+	must.Get(w.Members.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "helper", Owner: access.User("carol")}))(t)
 	n, ended = len(w.store.Events()), 0
-	r := must.Get(w.RemoveMember(t.Context(), access.User("alice"), st))(t)
+	r := must.Get(w.Members.RemoveMember(t.Context(), access.User("alice"), st))(t)
 	w.journaled(n, event.DeviceRevoked, event.MemberRemoved)
 	if !r.Member.Removed() || !r.Member.Disabled || len(r.Revoked) != 1 || ended != 1 {
 		t.Errorf("%+v, %d ended", r, ended)
 	}
 	// A second removal changes nothing, and a removed member cannot be restored.
-	must.Get(w.RemoveMember(t.Context(), access.User("alice"), st))(t)
-	_, err = w.RemoveMember(t.Context(), access.User("eve"), st)
+	must.Get(w.Members.RemoveMember(t.Context(), access.User("alice"), st))(t)
+	_, err = w.Members.RemoveMember(t.Context(), access.User("eve"), st)
 	reasontest.Want(t, "removing again by an auditor", err, reason.PermissionDenied)
 	for range 2 {
-		_, err = w.Authenticate(chainOf(made["bob"]))
+		_, err = w.Callers.Authenticate(chainOf(made["bob"]))
 		reasontest.Want(t, "its certificate", err, reason.Unauthenticated)
-		_, err = w.EnableMember(t.Context(), access.User("alice"), st)
+		_, err = w.Members.EnableMember(t.Context(), access.User("alice"), st)
 		reasontest.Want(t, "enabling", err, reason.NotFound)
-		_, err = w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleAuditor}})
+		_, err = w.Members.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleAuditor}})
 		reasontest.Want(t, "a role", err, reason.NotFound)
-		_, err = w.AddMember(t.Context(), identity.Daemon(), "bob", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true)
+		_, err = w.Members.AddMember(t.Context(), identity.Daemon(), "bob", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true)
 		reasontest.Want(t, "the name", err, reason.AlreadyExists)
-		_, err = w.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t)})
+		_, err = w.Devices.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "bob", Request: csr(t)})
 		reasontest.Want(t, "a device", err, reason.InvalidInput)
-		_, err = w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "helper", Owner: access.User("bob")})
+		_, err = w.Members.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "helper", Owner: access.User("bob")})
 		reasontest.Want(t, "an agent", err, reason.InvalidInput)
 		w.restart()
 	}
@@ -220,9 +220,9 @@ func TestRemoved(t *testing.T) {
 func TestRemovedLocalOperatorStaysOut(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
-	must.Get(w.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "local", AcceptLoss: true}))(t)
+	must.Get(w.Members.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "local", AcceptLoss: true}))(t)
 	w.restart()
-	if _, ok, err := w.Start(t.Context(), w.local()); ok || err != nil {
+	if _, ok, err := w.Local.Start(t.Context(), w.local()); ok || err != nil {
 		t.Errorf("it came back: %v, %v", ok, err)
 	}
 }
@@ -235,11 +235,11 @@ func TestLastOwner(t *testing.T) {
 	refused := func(name string) {
 		t.Helper()
 		st := identity.Standing{Member: name, AcceptLoss: true}
-		_, err := w.DisableMember(t.Context(), identity.Local(), st)
+		_, err := w.Members.DisableMember(t.Context(), identity.Local(), st)
 		reasontest.Want(t, "disabling", err, reason.LastOwner)
-		_, err = w.RemoveMember(t.Context(), identity.Local(), st)
+		_, err = w.Members.RemoveMember(t.Context(), identity.Local(), st)
 		reasontest.Want(t, "removing", err, reason.LastOwner)
-		_, err = w.UpdateMember(t.Context(), identity.Local(), identity.MemberChange{
+		_, err = w.Members.UpdateMember(t.Context(), identity.Local(), identity.MemberChange{
 			Member: name, AddRoles: []access.Role{access.RoleAdmin}, RemoveRoles: []access.Role{access.RoleOwner}, AcceptLoss: true,
 		})
 		reasontest.Want(t, "lowering", err, reason.LastOwner)
@@ -251,16 +251,16 @@ func TestLastOwner(t *testing.T) {
 	refused("local")
 	alice := w.add(access.User("alice"), access.Principal{}, access.RoleOwner)
 	// An owner without a device cannot act.
-	must.Get(w.Revoke(t.Context(), identity.Local(), alice.Device.ID, "lost", true))(t)
+	must.Get(w.Devices.Revoke(t.Context(), identity.Local(), alice.Device.ID, "lost", true))(t)
 	refused("local")
-	must.Get(w.AddDevice(t.Context(), identity.Local(), local.ID, identity.Recovery{Member: "alice", Request: csr(t), AcceptLoss: true}))(t)
-	must.Get(w.DisableMember(t.Context(), identity.Local(), identity.Standing{Member: "alice", AcceptLoss: true}))(t)
+	must.Get(w.Devices.AddDevice(t.Context(), identity.Local(), local.ID, identity.Recovery{Member: "alice", Request: csr(t), AcceptLoss: true}))(t)
+	must.Get(w.Members.DisableMember(t.Context(), identity.Local(), identity.Standing{Member: "alice", AcceptLoss: true}))(t)
 	refused("local")
-	must.Get(w.EnableMember(t.Context(), identity.Local(), identity.Standing{Member: "alice", AcceptLoss: true}))(t)
-	must.Get(w.UpdateMember(t.Context(), identity.Local(), identity.MemberChange{
+	must.Get(w.Members.EnableMember(t.Context(), identity.Local(), identity.Standing{Member: "alice", AcceptLoss: true}))(t)
+	must.Get(w.Members.UpdateMember(t.Context(), identity.Local(), identity.MemberChange{
 		Member: "local", AddRoles: []access.Role{access.RoleAuditor}, RemoveRoles: []access.Role{access.RoleOwner}, AcceptLoss: true,
 	}))(t)
-	_, err := w.DisableMember(t.Context(), identity.Daemon(), identity.Standing{Member: "alice", AcceptLoss: true})
+	_, err := w.Members.DisableMember(t.Context(), identity.Daemon(), identity.Standing{Member: "alice", AcceptLoss: true})
 	reasontest.Want(t, "disabling the other, on the host", err, reason.LastOwner)
 }
 
@@ -274,25 +274,25 @@ func TestChangesNameTheLoss(t *testing.T) {
 	w.add(access.User("eve"), access.Principal{}, access.RoleAuditor)
 	n := len(w.store.Events())
 	disable := func(accept bool) error {
-		_, err := w.DisableMember(t.Context(), identity.Local(), identity.Standing{Member: "bob", AcceptLoss: accept})
+		_, err := w.Members.DisableMember(t.Context(), identity.Local(), identity.Standing{Member: "bob", AcceptLoss: accept})
 		return err
 	}
 	wantLoss(t, disable(false), "user:bob can then answer no approval any more", "user:local then answers for their own calls", "palyra members enable user:bob")
-	_, err := w.RemoveMember(t.Context(), identity.Local(), identity.Standing{Member: "bob"})
+	_, err := w.Members.RemoveMember(t.Context(), identity.Local(), identity.Standing{Member: "bob"})
 	wantLoss(t, err, "user:bob can then answer no approval any more", "a removed member stays removed")
-	_, err = w.UpdateMember(t.Context(), identity.Local(), identity.MemberChange{
+	_, err = w.Members.UpdateMember(t.Context(), identity.Local(), identity.MemberChange{
 		Member: "bob", AddRoles: []access.Role{access.RoleAuditor}, RemoveRoles: []access.Role{access.RoleOperator},
 	})
 	wantLoss(t, err, "user:bob can then answer no approval any more", "palyra members roles user:bob --add operator --remove auditor")
 	w.journaled(n)
 	must.Do(t, disable(true))
-	_, err = w.EnableMember(t.Context(), identity.Local(), identity.Standing{Member: "bob"})
+	_, err = w.Members.EnableMember(t.Context(), identity.Local(), identity.Standing{Member: "bob"})
 	wantLoss(t, err, "user:local can then answer for their own calls no longer: user:bob has to", "palyra members disable user:bob")
-	_, err = w.UpdateMember(t.Context(), identity.Local(), identity.MemberChange{Member: "eve", AddRoles: []access.Role{access.RoleOperator}})
+	_, err = w.Members.UpdateMember(t.Context(), identity.Local(), identity.MemberChange{Member: "eve", AddRoles: []access.Role{access.RoleOperator}})
 	wantLoss(t, err, "user:eve has to", "palyra members roles user:eve --remove operator")
 	// A change without a loss needs no acceptance.
-	must.Get(w.DisableMember(t.Context(), identity.Local(), identity.Standing{Member: "eve"}))(t)
-	must.Get(w.RemoveMember(t.Context(), identity.Local(), identity.Standing{Member: "eve"}))(t)
+	must.Get(w.Members.DisableMember(t.Context(), identity.Local(), identity.Standing{Member: "eve"}))(t)
+	must.Get(w.Members.RemoveMember(t.Context(), identity.Local(), identity.Standing{Member: "eve"}))(t)
 }
 
 // A member's open streams end when the member's rights are reduced, not when rights are added.
@@ -300,8 +300,8 @@ func TestChangesEndWhatIsOpen(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
 	var ended, cut []string
-	w.OnEnd(func(d identity.Device, _ *reason.Error) { ended = append(ended, d.Principal.String()) })
-	w.OnCut(func(p access.Principal, _ *reason.Error) { cut = append(cut, p.String()) })
+	w.OpenWork.OnEnd(func(d identity.Device, _ *reason.Error) { ended = append(ended, d.Principal.String()) })
+	w.OpenWork.OnCut(func(p access.Principal, _ *reason.Error) { cut = append(cut, p.String()) })
 	for _, x := range []struct {
 		c    identity.MemberChange
 		want []string
@@ -312,15 +312,15 @@ func TestChangesEndWhatIsOpen(t *testing.T) {
 		{identity.MemberChange{Member: "helper", Owner: access.User("carol")}, []string{"agent:helper"}},
 	} {
 		ended, cut = nil, nil
-		must.Get(w.UpdateMember(t.Context(), access.User("alice"), x.c))(t)
+		must.Get(w.Members.UpdateMember(t.Context(), access.User("alice"), x.c))(t)
 		if !slices.Equal(ended, x.want) || !slices.Equal(cut, x.want) {
 			t.Errorf("%+v ended what %v and %v had open, want %v", x.c, ended, cut, x.want)
 		}
 	}
 	// Credentials that are not devices also end with the member.
 	cut = nil
-	must.Get(w.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "carol", AcceptLoss: true}))(t)
-	must.Get(w.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "eve"}))(t)
+	must.Get(w.Members.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "carol", AcceptLoss: true}))(t)
+	must.Get(w.Members.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "eve"}))(t)
 	if !slices.Equal(cut, []string{"agent:helper", "user:carol", "user:eve"}) {
 		t.Errorf("cut %v", cut)
 	}
@@ -333,23 +333,23 @@ func TestPolicyChangesBeforeStreamsEnd(t *testing.T) {
 	t.Parallel()
 	w, _ := team(t)
 	var order []string
-	w.OnEnd(func(identity.Device, *reason.Error) { order = append(order, "ended") })
+	w.OpenWork.OnEnd(func(identity.Device, *reason.Error) { order = append(order, "ended") })
 	failed := errors.New("policy does not load")
-	w.OnChange(func(_ context.Context, by access.Principal) error {
+	w.Directory.OnChange(func(_ context.Context, by access.Principal) error {
 		order = append(order, "policy of "+by.String())
 		return failed
 	})
 	for name, change := range map[string]func() error{
 		"update": func() error {
-			_, err := w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "bob", RemoveRoles: []access.Role{"security"}})
+			_, err := w.Members.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "bob", RemoveRoles: []access.Role{"security"}})
 			return err
 		},
 		"disable": func() error {
-			_, err := w.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "carol", AcceptLoss: true})
+			_, err := w.Members.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "carol", AcceptLoss: true})
 			return err
 		},
 		"remove": func() error {
-			_, err := w.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "eve"})
+			_, err := w.Members.RemoveMember(t.Context(), access.User("alice"), identity.Standing{Member: "eve"})
 			return err
 		},
 	} {
@@ -368,18 +368,18 @@ func TestChangesThatFail(t *testing.T) {
 	st := identity.Standing{Member: "eve"}
 	for name, change := range map[string]func() error{
 		"update": func() error {
-			_, err := w.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "eve", AddRoles: []access.Role{"security"}})
+			_, err := w.Members.UpdateMember(t.Context(), access.User("alice"), identity.MemberChange{Member: "eve", AddRoles: []access.Role{"security"}})
 			return err
 		},
-		"disable": func() error { _, err := w.DisableMember(t.Context(), access.User("alice"), st); return err },
-		"remove":  func() error { _, err := w.RemoveMember(t.Context(), access.User("alice"), st); return err },
+		"disable": func() error { _, err := w.Members.DisableMember(t.Context(), access.User("alice"), st); return err },
+		"remove":  func() error { _, err := w.Members.RemoveMember(t.Context(), access.User("alice"), st); return err },
 	} {
 		w.store.FailNext(full)
 		if err := change(); !errors.Is(err, full) {
 			t.Errorf("%s: %v", name, err)
 		}
 		m, _ := w.registry.Get(access.User("eve"))
-		if _, err := w.Authenticate(chainOf(made["eve"])); err != nil || m.Disabled || m.Holds("security") {
+		if _, err := w.Callers.Authenticate(chainOf(made["eve"])); err != nil || m.Disabled || m.Holds("security") {
 			t.Errorf("%s: %+v, %v", name, m, err)
 		}
 	}
@@ -401,7 +401,7 @@ func TestConnectionsSurviveUnrelatedChanges(t *testing.T) {
 		"a role is taken":   {updating(identity.MemberChange{Member: "bob", RemoveRoles: []access.Role{"security"}}), []string{"bob"}},
 		"another owner":     {updating(identity.MemberChange{Member: "helper", Owner: access.User("carol"), AcceptLoss: true}), []string{"helper"}},
 		"bob is disabled": {func(w *world, _ map[string]identity.Admission) error {
-			_, err := w.DisableMember(w.t.Context(), access.User("alice"), identity.Standing{Member: "bob", AcceptLoss: true})
+			_, err := w.Members.DisableMember(w.t.Context(), access.User("alice"), identity.Standing{Member: "bob", AcceptLoss: true})
 			return err
 		}, []string{"bob", "helper"}},
 	} {
@@ -410,11 +410,11 @@ func TestConnectionsSurviveUnrelatedChanges(t *testing.T) {
 			w, made := team(t)
 			came := map[string]access.Caller{}
 			for _, who := range []string{"bob", "helper"} {
-				came[who] = must.Get(w.Authenticate(chainOf(made[who])))(t)
+				came[who] = must.Get(w.Callers.Authenticate(chainOf(made[who])))(t)
 			}
 			must.Do(t, c.change(w, made))
 			for who, caller := range came {
-				err := w.Stands(caller)
+				err := w.Callers.Stands(caller)
 				if ends := slices.Contains(c.ends, who); ends != (err != nil) || ends && reason.Of(err) != reason.Unauthenticated {
 					t.Errorf("%s: %v", who, err)
 				}
@@ -425,14 +425,14 @@ func TestConnectionsSurviveUnrelatedChanges(t *testing.T) {
 
 func revoking(name string) func(*world, map[string]identity.Admission) error {
 	return func(w *world, made map[string]identity.Admission) error {
-		_, err := w.Revoke(w.t.Context(), access.User("alice"), made[name].Device.ID, "lost", true)
+		_, err := w.Devices.Revoke(w.t.Context(), access.User("alice"), made[name].Device.ID, "lost", true)
 		return err
 	}
 }
 
 func updating(c identity.MemberChange) func(*world, map[string]identity.Admission) error {
 	return func(w *world, _ map[string]identity.Admission) error {
-		_, err := w.UpdateMember(w.t.Context(), access.User("alice"), c)
+		_, err := w.Members.UpdateMember(w.t.Context(), access.User("alice"), c)
 		return err
 	}
 }

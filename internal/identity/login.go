@@ -48,43 +48,19 @@ type LoggedIn struct {
 // person identifies a person at an identity provider.
 type person struct{ issuer, subject string }
 
-func bindings(ctx context.Context, store Store) (map[person]access.Principal, error) {
-	list, err := store.Bindings(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("loading who logs in: %w", err)
-	}
-	bound := make(map[person]access.Principal, len(list))
-	for _, b := range list {
-		bound[person{b.Issuer, b.Subject}] = b.Member
-	}
-	return bound, nil
-}
-
-// Binding returns the login of a member; false for a member without one.
-func (s *Service) Binding(p access.Principal) (Binding, bool) {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for who, member := range s.bindings {
-		if member == p {
-			return Binding{Issuer: who.issuer, Subject: who.subject, Member: p}, true
-		}
-	}
-	return Binding{}, false
-}
-
-func (s *Service) bound(p access.Principal) bool {
-	_, is := s.Binding(p)
-	return is
+// Logins starts and ends the sessions of people whom the identity provider authenticated.
+type Logins struct {
+	dir       *Directory
+	work      *OpenWork
+	authority *ca.Authority
 }
 
 // LogIn starts a session of a person. The first login creates the member. Later logins use that
 // member, even under another name, and set its roles to the roles of the login. LogIn never
 // takes over an existing member. A loss of permissions is recorded in the event and not
 // refused, because the administrator who maps groups to roles decided it.
-func (s *Service) LogIn(ctx context.Context, l Login) (in LoggedIn, err error) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	err = s.again(ctx, func() error {
+func (s *Logins) LogIn(ctx context.Context, l Login) (in LoggedIn, err error) {
+	err = s.dir.change(ctx, func() error {
 		in, err = s.logIn(ctx, l)
 		return err
 	})
@@ -94,13 +70,13 @@ func (s *Service) LogIn(ctx context.Context, l Login) (in LoggedIn, err error) {
 	return in, nil
 }
 
-func (s *Service) logIn(ctx context.Context, l Login) (LoggedIn, error) {
+func (s *Logins) logIn(ctx context.Context, l Login) (LoggedIn, error) {
 	was, m, err := s.loginMember(l)
 	if err != nil {
 		return LoggedIn{}, err
 	}
 	known := !was.CreatedAt.IsZero()
-	dev, err := s.newDevice(m.Principal, "login")
+	dev, err := s.dir.newDevice(m.Principal, "login")
 	if err != nil {
 		return LoggedIn{}, err
 	}
@@ -108,7 +84,7 @@ func (s *Service) logIn(ctx context.Context, l Login) (LoggedIn, error) {
 	if err != nil {
 		return LoggedIn{}, err
 	}
-	dev.holds(cert, s.now())
+	dev.holds(cert, s.dir.now())
 	dev.LoginUntil = cert.NotAfter
 	c := Change{NewDevices: []Device{dev}, Forgotten: s.forgettable()}
 	var d drafts
@@ -125,41 +101,36 @@ func (s *Service) logIn(ctx context.Context, l Login) (LoggedIn, error) {
 	d.certificate(Provider(), dev, cert, false)
 	d.add(event.LoggedIn, m.Principal, dev.ID, loggedIn{
 		DeviceID: dev.ID, Principal: m.Principal, Issuer: l.Issuer, Subject: l.Subject, Until: dev.LoginUntil,
-		Loss: s.lossOfLogin(m), Forgotten: append([]string{}, c.Forgotten...),
+		Loss: lossOfLogin(s.dir.registry, m), Forgotten: append([]string{}, c.Forgotten...),
 	})
 	c.Devices = s.surplus(m.Principal, &d)
-	if c.Events = d.list; d.err != nil {
-		return LoggedIn{}, d.err
-	}
-	if err := s.apply(ctx, Provider(), c); err != nil {
+	if err := s.dir.apply(ctx, Provider(), c, d); err != nil {
 		return LoggedIn{}, err
 	}
 	for _, old := range c.Devices {
-		s.tell(old, loggedOut(old))
+		s.work.end(old, loggedOut(old))
 	}
 	if changed {
-		err = s.known(ctx, Provider())
+		err = s.dir.publish(ctx, Provider())
 	}
 	if len(without(was.Roles, m.Roles)) > 0 {
-		s.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "the permissions of %s were changed", m.Principal).WithRemedy("Connect again."))
+		s.work.Cut(m.Principal, reason.Errorf(reason.Unauthenticated, "the permissions of %s were changed", m.Principal).WithRemedy("Connect again."))
 	}
 	return LoggedIn{Member: m, Device: dev, Certificate: cert}, err
 }
 
 // loginMember returns the member of a person before and after the login. was is the zero value for
 // a new member.
-func (s *Service) loginMember(l Login) (was, m access.Member, err error) {
-	s.mu.RLock()
-	p, bound := s.bindings[person{l.Issuer, l.Subject}]
-	s.mu.RUnlock()
+func (s *Logins) loginMember(l Login) (was, m access.Member, err error) {
+	p, bound := s.dir.memberOf(person{l.Issuer, l.Subject})
 	if !bound {
-		m = access.Member{Principal: access.User(l.Name), Roles: tidy(l.Roles), CreatedAt: s.instant()}
-		if err := s.checkMember(m); err != nil {
+		m = access.Member{Principal: access.User(l.Name), Roles: tidy(l.Roles), CreatedAt: s.dir.instant()}
+		if err := checkMember(s.dir.registry, m); err != nil {
 			return was, m, err
 		}
 		return was, m, s.free(m.Principal)
 	}
-	if was, bound = s.registry.Get(p); !bound || was.Removed() {
+	if was, bound = s.dir.registry.Get(p); !bound || was.Removed() {
 		return was, m, reason.Errorf(reason.LoginRefused, "%s was removed permanently", p).
 			WithRemedy("Ask an owner for another member with a credential: `palyra members add NAME --role ROLE`.")
 	}
@@ -169,20 +140,20 @@ func (s *Service) loginMember(l Login) (was, m access.Member, err error) {
 	}
 	m = was
 	m.Roles = tidy(l.Roles)
-	if err := s.checkMember(m); err != nil {
+	if err := checkMember(s.dir.registry, m); err != nil {
 		return was, m, err
 	}
 	// Refusing the login because of another member's loss would override the administrator.
-	return was, m, s.replaceable(m, true, "")
+	return was, m, replaceable(s.dir.registry, m, true, "")
 }
 
 // free refuses a name that a member has or had.
-func (s *Service) free(p access.Principal) error {
-	of, taken := s.registry.Get(p)
+func (s *Logins) free(p access.Principal) error {
+	of, taken := s.dir.registry.Get(p)
 	if !taken {
 		return nil
 	}
-	other, logsIn := s.Binding(p)
+	other, logsIn := s.dir.Binding(p)
 	switch {
 	case of.Removed():
 		return reason.Errorf(reason.LoginRefused, "a removed member had the name %s, which the journal, votes and grants still use", p).
@@ -195,18 +166,10 @@ func (s *Service) free(p access.Principal) error {
 		WithRemedy("Log in with that member's own credential, or have the identity provider give the person another name.")
 }
 
-// lossOfLogin describes the loss caused by the login of a member as m.
-func (s *Service) lossOfLogin(m access.Member) string {
-	before := s.registry.List()
-	after := slices.DeleteFunc(slices.Clone(before), func(other access.Member) bool { return other.Principal == m.Principal })
-	m.NoDevice = false
-	return losses(before, append(after, m))
-}
-
 // forgettable returns the sessions that ended long ago.
-func (s *Service) forgettable() (ids []string) {
-	before := s.now().Add(-keptSessions)
-	for _, d := range s.Devices() {
+func (s *Logins) forgettable() (ids []string) {
+	before := s.dir.now().Add(-keptSessions)
+	for _, d := range s.dir.Devices() {
 		if d.Session() && d.LoginUntil.Before(before) {
 			ids = append(ids, d.ID)
 		}
@@ -215,7 +178,7 @@ func (s *Service) forgettable() (ids []string) {
 }
 
 // surplus ends the oldest sessions of a member that has the maximum number, and returns them.
-func (s *Service) surplus(p access.Principal, d *drafts) (ended []Device) {
+func (s *Logins) surplus(p access.Principal, d *drafts) (ended []Device) {
 	live := s.sessionsOf(p)
 	for len(live) >= mostSessions {
 		ended = append(ended, s.end(live[0], "there are newer ones", d))
@@ -225,14 +188,14 @@ func (s *Service) surplus(p access.Principal, d *drafts) (ended []Device) {
 }
 
 // sessionsOf returns the active sessions of a member, the oldest first.
-func (s *Service) sessionsOf(p access.Principal) []Device {
-	now := s.now()
-	return slices.DeleteFunc(s.devicesOf(p), func(d Device) bool { return !d.Session() || !now.Before(d.LoginUntil) })
+func (s *Logins) sessionsOf(p access.Principal) []Device {
+	now := s.dir.now()
+	return slices.DeleteFunc(s.dir.devicesOf(p), func(d Device) bool { return !d.Session() || !now.Before(d.LoginUntil) })
 }
 
 // end ends a session, and returns it.
-func (s *Service) end(dev Device, why string, d *drafts) Device {
-	dev.LoginUntil = s.instant()
+func (s *Logins) end(dev Device, why string, d *drafts) Device {
+	dev.LoginUntil = s.dir.instant()
 	dev.Version++
 	d.add(event.LoggedOut, dev.Principal, dev.ID, loggedOutEvent{DeviceID: dev.ID, Principal: dev.Principal, Reason: why})
 	return dev
@@ -247,16 +210,14 @@ func loggedOut(d Device) *reason.Error {
 // remain, because a logout is not the loss of a device. For the same reason, a member who logs
 // in counts as reachable between sessions. Ending an ended session changes nothing. Revoking
 // the device was rejected: an approver who logs out would withdraw every vote.
-func (s *Service) LogOut(ctx context.Context, deviceID string) error {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	return s.again(ctx, func() error {
-		dev, known := s.Device(deviceID)
+func (s *Logins) LogOut(ctx context.Context, deviceID string) error {
+	return s.dir.change(ctx, func() error {
+		dev, known := s.dir.Device(deviceID)
 		switch {
 		case !known || !dev.Session():
 			return reason.Errorf(reason.NotFound, "device %s is not a login", deviceID).
 				WithRemedy("`palyra devices revoke %s` ends a device for good.", deviceID)
-		case !s.now().Before(dev.LoginUntil):
+		case !s.dir.now().Before(dev.LoginUntil):
 			return nil
 		}
 		return s.endAll(ctx, []Device{dev}, "logged out")
@@ -264,45 +225,41 @@ func (s *Service) LogOut(ctx context.Context, deviceID string) error {
 }
 
 // EndLogins ends the sessions of a person to whom the identity provider no longer grants access.
-func (s *Service) EndLogins(ctx context.Context, issuer, subject, why string) error {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	s.mu.RLock()
-	p, bound := s.bindings[person{issuer, subject}]
-	s.mu.RUnlock()
-	if !bound {
-		return nil
-	}
-	return s.again(ctx, func() error { return s.endAll(ctx, s.sessionsOf(p), why) })
+func (s *Logins) EndLogins(ctx context.Context, issuer, subject, why string) error {
+	return s.dir.change(ctx, func() error {
+		p, bound := s.dir.memberOf(person{issuer, subject})
+		if !bound {
+			return nil
+		}
+		return s.endAll(ctx, s.sessionsOf(p), why)
+	})
 }
 
 // EndAllLogins ends the sessions of all people, and returns their number.
-func (s *Service) EndAllLogins(ctx context.Context, why string) (ended int, err error) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	err = s.again(ctx, func() error {
-		now := s.now()
-		live := slices.DeleteFunc(s.Devices(), func(d Device) bool { return !d.Session() || d.Revoked() || !now.Before(d.LoginUntil) })
+func (s *Logins) EndAllLogins(ctx context.Context, why string) (ended int, err error) {
+	err = s.dir.change(ctx, func() error {
+		now := s.dir.now()
+		live := slices.DeleteFunc(s.dir.Devices(), func(d Device) bool { return !d.Session() || d.Revoked() || !now.Before(d.LoginUntil) })
 		ended = len(live)
 		return s.endAll(ctx, live, why)
 	})
 	return ended, err
 }
 
-func (s *Service) endAll(ctx context.Context, sessions []Device, why string) error {
+func (s *Logins) endAll(ctx context.Context, sessions []Device, why string) error {
 	var d drafts
 	var c Change
 	for _, dev := range sessions {
 		c.Devices = append(c.Devices, s.end(dev, why, &d))
 	}
-	if c.Events = d.list; d.err != nil || len(c.Devices) == 0 {
-		return d.err
+	if len(c.Devices) == 0 {
+		return nil
 	}
-	if err := s.apply(ctx, Provider(), c); err != nil {
+	if err := s.dir.apply(ctx, Provider(), c, d); err != nil {
 		return fmt.Errorf("ending sessions: %w", err)
 	}
 	for _, dev := range c.Devices {
-		s.tell(dev, loggedOut(dev))
+		s.work.end(dev, loggedOut(dev))
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ const issuer = "https://id.example"
 
 func (w *world) logIn(subject, name string, roles ...access.Role) (identity.LoggedIn, error) {
 	w.t.Helper()
-	return w.LogIn(w.t.Context(), identity.Login{Issuer: issuer, Subject: subject, Name: name, Roles: roles, Request: csr(w.t), Life: 12 * time.Hour})
+	return w.Logins.LogIn(w.t.Context(), identity.Login{Issuer: issuer, Subject: subject, Name: name, Roles: roles, Request: csr(w.t), Life: 12 * time.Hour})
 }
 
 func TestLogIn(t *testing.T) {
@@ -33,7 +33,7 @@ func TestLogIn(t *testing.T) {
 	if in.Member.Principal != access.User("ann") || !in.Device.LoginUntil.Equal(in.Certificate.NotAfter) || in.Certificate.NotAfter.Sub(w.Now()) > 12*time.Hour {
 		t.Errorf("logged in %+v", in)
 	}
-	caller := must.Get(w.Authenticate(in.Certificate.Chain))(t)
+	caller := must.Get(w.Callers.Authenticate(in.Certificate.Chain))(t)
 	if caller.Principal != access.User("ann") || caller.DeviceID != in.Device.ID {
 		t.Errorf("the session is %+v", caller)
 	}
@@ -65,7 +65,7 @@ func TestLoginCannotReplaceAMember(t *testing.T) {
 	w.add(access.User("bob"), access.Principal{}, access.RoleDeveloper)
 	must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
 	w.add(access.User("cyd"), access.Principal{}, access.RoleDeveloper)
-	must.Get(w.RemoveMember(t.Context(), identity.Daemon(), identity.Standing{Member: "cyd", AcceptLoss: true}))(t)
+	must.Get(w.Members.RemoveMember(t.Context(), identity.Daemon(), identity.Standing{Member: "cyd", AcceptLoss: true}))(t)
 	for name, want := range map[string]string{
 		"bob":   "the local member user:bob already exists",
 		"local": "the local member user:local already exists",
@@ -79,7 +79,7 @@ func TestLoginCannotReplaceAMember(t *testing.T) {
 	// Control: a login with a free name succeeds, and the same subject of another issuer is
 	// another person.
 	must.Get(w.logIn("s2", "dan", access.RoleOperator))(t)
-	_, err := w.LogIn(t.Context(), identity.Login{Issuer: issuer + "/other", Subject: "s1", Name: "ann", Roles: []access.Role{access.RoleOperator}, Request: csr(t), Life: time.Hour})
+	_, err := w.Logins.LogIn(t.Context(), identity.Login{Issuer: issuer + "/other", Subject: "s1", Name: "ann", Roles: []access.Role{access.RoleOperator}, Request: csr(t), Life: time.Hour})
 	if reason.Of(err) != reason.LoginRefused {
 		t.Errorf("the subject of another issuer: %v", err)
 	}
@@ -90,13 +90,13 @@ func TestLoginOfInactiveMember(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
-	must.Get(w.DisableMember(t.Context(), identity.Daemon(), identity.Standing{Member: "ann", AcceptLoss: true}))(t)
+	must.Get(w.Members.DisableMember(t.Context(), identity.Daemon(), identity.Standing{Member: "ann", AcceptLoss: true}))(t)
 	if _, err := w.logIn("s1", "ann", access.RoleOperator); reason.Of(err) != reason.LoginRefused {
 		t.Errorf("disabled: %v", err)
 	}
-	must.Get(w.EnableMember(t.Context(), identity.Daemon(), identity.Standing{Member: "ann", AcceptLoss: true}))(t)
+	must.Get(w.Members.EnableMember(t.Context(), identity.Daemon(), identity.Standing{Member: "ann", AcceptLoss: true}))(t)
 	must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
-	must.Get(w.RemoveMember(t.Context(), identity.Daemon(), identity.Standing{Member: "ann", AcceptLoss: true}))(t)
+	must.Get(w.Members.RemoveMember(t.Context(), identity.Daemon(), identity.Standing{Member: "ann", AcceptLoss: true}))(t)
 	if _, err := w.logIn("s1", "ann", access.RoleOperator); reason.Of(err) != reason.LoginRefused {
 		t.Errorf("removed: %v", err)
 	}
@@ -108,20 +108,20 @@ func TestSessionIsNotRenewed(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	in := must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
-	if _, err := w.Renew(t.Context(), in.Device.ID, "", csr(t)); reason.Of(err) != reason.PermissionDenied || !strings.Contains(reason.Known(err, reason.Internal).NextStep(), "palyra login") {
+	if _, err := w.Certificates.Renew(t.Context(), in.Device.ID, "", csr(t)); reason.Of(err) != reason.PermissionDenied || !strings.Contains(reason.Known(err, reason.Internal).NextStep(), "palyra login") {
 		t.Errorf("renewing: %v", err)
 	}
 	w.pass(12*time.Hour + time.Second)
-	if _, err := w.Authenticate(in.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
+	if _, err := w.Callers.Authenticate(in.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("after its end: %v", err)
 	}
-	if _, err := w.AuthenticateExpired(in.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
+	if _, err := w.Callers.AuthenticateExpired(in.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("for a renewal after its end: %v", err)
 	}
 	// Control: an ordinary device can renew.
 	added := w.add(access.User("bob"), access.Principal{}, access.RoleDeveloper)
 	w.pass(25 * time.Hour)
-	must.Get(w.AuthenticateExpired(added.Certificate.Chain))(t)
+	must.Get(w.Callers.AuthenticateExpired(added.Certificate.Chain))(t)
 }
 
 // A logout ends the session, and reduces no other member's rights.
@@ -130,28 +130,28 @@ func TestLogOut(t *testing.T) {
 	w := newWorld(t)
 	local := w.start()
 	var ended []string
-	w.OnEnd(func(d identity.Device, _ *reason.Error) { ended = append(ended, d.ID) })
+	w.OpenWork.OnEnd(func(d identity.Device, _ *reason.Error) { ended = append(ended, d.ID) })
 	in := must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
 	other := must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
 	n := len(w.store.Events())
-	must.Do(t, w.LogOut(t.Context(), in.Device.ID))
-	must.Do(t, w.LogOut(t.Context(), in.Device.ID))
+	must.Do(t, w.Logins.LogOut(t.Context(), in.Device.ID))
+	must.Do(t, w.Logins.LogOut(t.Context(), in.Device.ID))
 	w.journaled(n, event.LoggedOut)
-	if _, err := w.Authenticate(in.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
+	if _, err := w.Callers.Authenticate(in.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("after logging out: %v", err)
 	}
 	if !slices.Equal(ended, []string{in.Device.ID}) {
 		t.Errorf("what was open ended of %v", ended)
 	}
-	must.Get(w.Authenticate(other.Certificate.Chain))(t)
-	must.Do(t, w.EndLogins(t.Context(), issuer, "s1", "no group"))
-	if _, err := w.Authenticate(other.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
+	must.Get(w.Callers.Authenticate(other.Certificate.Chain))(t)
+	must.Do(t, w.Logins.EndLogins(t.Context(), issuer, "s1", "no group"))
+	if _, err := w.Callers.Authenticate(other.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("after all were ended: %v", err)
 	}
 	if m, _ := w.registry.Get(access.User("ann")); !m.Decides() {
 		t.Error("who logged out is no longer one of those who answer approvals")
 	}
-	if err := w.LogOut(t.Context(), local.ID); reason.Of(err) != reason.NotFound {
+	if err := w.Logins.LogOut(t.Context(), local.ID); reason.Of(err) != reason.NotFound {
 		t.Errorf("logging a device out: %v", err)
 	}
 }
@@ -166,19 +166,19 @@ func TestSessionsAreBounded(t *testing.T) {
 		w.pass(time.Second)
 		must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
 	}
-	if _, err := w.Authenticate(first.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
+	if _, err := w.Callers.Authenticate(first.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("the oldest of eleven sessions: %v", err)
 	}
-	if n := len(w.Devices()); n != 12 {
+	if n := len(w.Directory.Devices()); n != 12 {
 		t.Errorf("%d devices", n)
 	}
 	w.pass(31 * 24 * time.Hour)
 	must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
-	if n := len(w.Devices()); n != 2 {
+	if n := len(w.Directory.Devices()); n != 2 {
 		t.Errorf("a month later there are %d devices", n)
 	}
 	w.restart()
-	if n := len(w.Devices()); n != 2 {
+	if n := len(w.Directory.Devices()); n != 2 {
 		t.Errorf("after a restart there are %d devices", n)
 	}
 }
@@ -192,20 +192,20 @@ func TestLoginMemberHasNoCreator(t *testing.T) {
 	must.Get(w.logIn("s1", "ann", access.RoleOperator))(t)
 	must.Get(w.logIn("s2", "bob", access.RoleOperator))(t)
 	must.Get(w.logIn("s2", "bob", access.RoleAuditor))(t)
-	independent := w.History().Controllers().Independence()
+	independent := w.Directory.History().Controllers().Independence()
 	local, ann, bob := access.User("local"), access.User("ann"), access.User("bob")
 	if !independent.Independent(ann, bob) || !independent.Independent(local, ann) {
-		t.Errorf("hands: %v", w.History().Controllers())
+		t.Errorf("hands: %v", w.Directory.History().Controllers())
 	}
 	// Control: a local change gives control of the member to its author, and a login does not end
 	// that control.
-	must.Get(w.UpdateMember(t.Context(), local, identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleDeveloper}, AcceptLoss: true}))(t)
+	must.Get(w.Members.UpdateMember(t.Context(), local, identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleDeveloper}, AcceptLoss: true}))(t)
 	must.Get(w.logIn("s2", "bob", access.RoleOperator))(t)
-	if w.History().Controllers().Independence().Independent(local, bob) {
+	if w.Directory.History().Controllers().Independence().Independent(local, bob) {
 		t.Error("a login freed a member from the hands that changed it")
 	}
 	// A session does not count as a device that the host added.
-	if added := w.Added(ann); len(added) != 0 {
+	if added := w.Notices.Added(ann); len(added) != 0 {
 		t.Errorf("ann is told of %v", added)
 	}
 }
@@ -215,7 +215,7 @@ func TestLoginKeepsTheLastOwner(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	must.Get(w.logIn("s1", "ann", access.RoleOwner))(t)
-	must.Get(w.DisableMember(t.Context(), identity.Daemon(), identity.Standing{Member: "local", AcceptLoss: true}))(t)
+	must.Get(w.Members.DisableMember(t.Context(), identity.Daemon(), identity.Standing{Member: "local", AcceptLoss: true}))(t)
 	if _, err := w.logIn("s1", "ann", access.RoleAuditor); reason.Of(err) != reason.LastOwner {
 		t.Errorf("the last owner logs in as auditor: %v", err)
 	}
@@ -231,7 +231,7 @@ func TestLoginThatIsNotRecorded(t *testing.T) {
 	if _, err := w.logIn("s1", "ann", access.RoleOperator); reason.Of(err) != reason.JournalUnavailable {
 		t.Fatalf("%v", err)
 	}
-	if _, known := w.registry.Get(access.User("ann")); known || len(w.Devices()) != 1 {
+	if _, known := w.registry.Get(access.User("ann")); known || len(w.Directory.Devices()) != 1 {
 		t.Error("a login that was not recorded left something")
 	}
 }

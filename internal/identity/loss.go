@@ -12,16 +12,54 @@ import (
 // accepted refuses a change by which a member loses the ability to answer approvals, unless the
 // actor accepts the loss. The loss MUST have been displayed to the actor before. The service
 // compares the state itself, because an API client could otherwise cause a loss without notice.
-func (s *Service) accepted(loss string, accept bool) error {
+func accepted(loss string, accept bool) error {
 	if loss == "" || accept {
 		return nil
 	}
 	return reason.Errorf(reason.LossNotAccepted, "%s", loss)
 }
 
+// replaceable refuses a change after which no owner can act. It also refuses an unaccepted
+// change by which a member loses the ability to answer approvals. back is the command that
+// reverts the change, or "".
+func replaceable(registry *access.Registry, m access.Member, acceptLoss bool, back string) error {
+	before := registry.List()
+	after := slices.Clone(before)
+	for i := range after {
+		if after[i].Principal == m.Principal {
+			m.NoDevice = after[i].NoDevice
+			after[i] = m
+		}
+	}
+	if owners(after, access.Member.CanVote) == 0 && owners(before, access.Member.CanVote) > 0 ||
+		owners(after, enabled) == 0 && owners(before, enabled) > 0 {
+		return reason.Errorf(reason.LastOwner, "%s is the last owner who can act", m.Principal)
+	}
+	lost := losses(before, after)
+	if lost == "" {
+		return nil
+	}
+	if back == "" {
+		return accepted(lost+" (this cannot be undone: a removed member stays removed)", acceptLoss)
+	}
+	return accepted(fmt.Sprintf("%s (the way back: %s)", lost, back), acceptLoss)
+}
+
+func enabled(m access.Member) bool { return !m.Disabled }
+
+// owners counts the owners for whom can returns true.
+func owners(members []access.Member, can func(access.Member) bool) (n int) {
+	for _, m := range members {
+		if m.Holds(access.RoleOwner) && can(m) {
+			n++
+		}
+	}
+	return n
+}
+
 // lossOfAdding describes the loss caused by a member that is added, or reachable again.
-func (s *Service) lossOfAdding(m access.Member) string {
-	before := s.registry.List()
+func lossOfAdding(registry *access.Registry, m access.Member) string {
+	before := registry.List()
 	after := slices.DeleteFunc(slices.Clone(before), func(other access.Member) bool { return other.Principal == m.Principal })
 	lost := losses(before, append(after, m))
 	if lost == "" {
@@ -30,25 +68,12 @@ func (s *Service) lossOfAdding(m access.Member) string {
 	return fmt.Sprintf("%s (the way back: `palyra members disable %s`)", lost, m.Principal)
 }
 
-// lossOfRevoking describes the loss caused by revoking a device.
-func (s *Service) lossOfRevoking(dev Device) string {
-	if dev.Revoked() || s.bound(dev.Principal) || slices.ContainsFunc(s.Devices(), func(d Device) bool {
-		return d.Principal == dev.Principal && d.ID != dev.ID && !d.Revoked()
-	}) {
-		return ""
-	}
-	before := s.registry.List()
-	after := slices.Clone(before)
-	for i := range after {
-		if after[i].Principal == dev.Principal {
-			after[i].NoDevice = true
-		}
-	}
-	lost := losses(before, after)
-	if lost == "" {
-		return ""
-	}
-	return fmt.Sprintf("%s (the way back: `palyrad operator bundle %s` on the gateway's host)", lost, dev.Principal.Name)
+// lossOfLogin describes the loss caused by the login of a member as m.
+func lossOfLogin(registry *access.Registry, m access.Member) string {
+	before := registry.List()
+	after := slices.DeleteFunc(slices.Clone(before), func(other access.Member) bool { return other.Principal == m.Principal })
+	m.NoDevice = false
+	return losses(before, append(after, m))
 }
 
 // losses compares the approvers before and after a change. It describes the members that can no

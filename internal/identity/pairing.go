@@ -50,69 +50,70 @@ func NewDeviceID(at time.Time) (string, error) {
 	return id.String(), nil
 }
 
+// Pairings adds the devices of approved requests over the network.
+type Pairings struct {
+	dir          *Directory
+	authority    *ca.Authority
+	certificates *Certificates
+}
+
 // MayPair returns the error that Pair would return for a pairing, before the device exists: the
 // member is unknown or may not act, MadeBy may not grant the roles, or a loss is not accepted.
-func (s *Service) MayPair(p Pairing) error {
+func (s *Pairings) MayPair(p Pairing) error {
 	_, err := s.pairable(p)
 	return err
 }
 
 // pairable returns the member as it will be after the pairing.
-func (s *Service) pairable(p Pairing) (access.Member, error) {
-	m, known := s.registry.Get(p.Member)
+func (s *Pairings) pairable(p Pairing) (access.Member, error) {
+	m, known := s.dir.registry.Get(p.Member)
 	switch {
 	case p.New && known:
 		return m, reason.Errorf(reason.AlreadyExists, "the member %s already exists, or existed before", p.Member).
 			WithRemedy("Choose another name; or give that member another device with --member.")
 	case p.New:
-		m = access.Member{Principal: p.Member, Owner: p.Owner, Roles: tidy(p.Roles), CreatedAt: s.instant()}
-		if err := s.checkMember(m); err != nil {
+		m = access.Member{Principal: p.Member, Owner: p.Owner, Roles: tidy(p.Roles), CreatedAt: s.dir.instant()}
+		if err := checkMember(s.dir.registry, m); err != nil {
 			return m, err
 		}
 	default:
 		var err error
-		if m, err = s.find(p.Member.String()); err != nil {
+		if m, err = findMember(s.dir.registry, p.Member.String()); err != nil {
 			return m, err
 		}
 	}
-	if _, active := s.registry.Active(p.MadeBy); !active {
+	if _, active := s.dir.registry.Active(p.MadeBy); !active {
 		return m, reason.Errorf(reason.PermissionDenied, "%s, who created the pairing code, is no longer an active member", p.MadeBy)
 	}
 	// All members may add devices for themselves.
 	if p.New || p.MadeBy != p.Member {
-		if err := s.mayGive(p.MadeBy, m.Roles); err != nil {
+		if err := mayGive(s.dir.registry, p.MadeBy, m.Roles); err != nil {
 			return m, err
 		}
 	}
 	reachable := m
 	reachable.NoDevice = false
-	return m, s.accepted(s.lossOfAdding(reachable), p.AcceptLoss)
+	return m, accepted(lossOfAdding(s.dir.registry, reachable), p.AcceptLoss)
 }
 
 // Pair adds the device of a pairing to a member. The caller MUST have the approval of the
 // pairing.
-func (s *Service) Pair(ctx context.Context, p Pairing) (Admission, error) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	made, err := s.pair(ctx, p)
-	if err != nil {
-		return Admission{}, fmt.Errorf("pairing: %w", err)
-	}
-	return made, nil
+func (s *Pairings) Pair(ctx context.Context, p Pairing) (Admission, error) {
+	return locked(s.dir, "pairing", func() (Admission, error) { return s.pair(ctx, p) })
 }
 
-func (s *Service) pair(ctx context.Context, p Pairing) (Admission, error) {
+func (s *Pairings) pair(ctx context.Context, p Pairing) (Admission, error) {
 	if p.ApprovalID == "" || p.DeviceID == "" || len(p.ApprovedBy) == 0 {
 		return Admission{}, reason.Errorf(reason.PermissionDenied, "the device has no approval")
 	}
-	if _, known := s.Device(p.DeviceID); known {
+	if _, known := s.dir.Device(p.DeviceID); known {
 		return Admission{}, reason.Errorf(reason.AlreadyExists, "the device %s already exists", p.DeviceID)
 	}
 	m, err := s.pairable(p)
 	if err != nil {
 		return Admission{}, err
 	}
-	dev := Device{ID: p.DeviceID, Principal: m.Principal, Name: p.Name, CreatedAt: s.instant(), Version: 1}
+	dev := Device{ID: p.DeviceID, Principal: m.Principal, Name: p.Name, CreatedAt: s.dir.instant(), Version: 1}
 	if !deviceName.MatchString(dev.Name) {
 		dev.Name = m.Principal.Name
 	}
@@ -120,7 +121,7 @@ func (s *Service) pair(ctx context.Context, p Pairing) (Admission, error) {
 	if err != nil {
 		return Admission{}, err
 	}
-	dev.holds(cert, s.now())
+	dev.holds(cert, s.dir.now())
 	c := Change{NewDevices: []Device{dev}}
 	var d drafts
 	if p.New {
@@ -131,35 +132,31 @@ func (s *Service) pair(ctx context.Context, p Pairing) (Admission, error) {
 	d.add(event.DevicePaired, p.MadeBy, dev.ID, devicePaired{
 		DeviceID: dev.ID, Principal: dev.Principal, Code: p.Code, ApprovalID: p.ApprovalID, MadeBy: p.MadeBy, ApprovedBy: p.ApprovedBy,
 	})
-	if d.err != nil {
-		return Admission{}, d.err
-	}
-	c.Events = d.list
 	// Each approver may possess the device, like the creator of the code.
 	for _, voter := range p.ApprovedBy {
 		if voter != p.MadeBy && voter != p.Member {
 			c.Acts = append(c.Acts, provenance.Act{Member: p.Member, Kind: provenance.DeviceGiven, By: []access.Principal{voter}, At: dev.CreatedAt})
 		}
 	}
-	if err := s.apply(ctx, p.MadeBy, c); err != nil {
+	if err := s.dir.apply(ctx, p.MadeBy, c, d); err != nil {
 		return Admission{}, err
 	}
-	return Admission{Member: m, Device: dev, Certificate: cert}, s.known(ctx, p.MadeBy)
+	return Admission{Member: m, Device: dev, Certificate: cert}, s.dir.publish(ctx, p.MadeBy)
 }
 
 // PairAgain issues another certificate for the key of a device that was paired at most within
 // ago, because the first certificate was lost in transit. The caller MUST have proved that the
 // requester holds the key.
-func (s *Service) PairAgain(ctx context.Context, key string, request []byte, within time.Duration) (Device, ca.Issued, error) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
+func (s *Pairings) PairAgain(ctx context.Context, key string, request []byte, within time.Duration) (Device, ca.Issued, error) {
+	s.dir.changing.Lock()
+	defer s.dir.changing.Unlock()
 	asked, err := x509.ParseCertificateRequest(request)
 	if err != nil || canonical.Digest(asked.RawSubjectPublicKeyInfo) != key {
 		return Device{}, ca.Issued{}, reason.Errorf(reason.InvalidInput, "the certificate request is for another key")
 	}
-	for _, dev := range s.Devices() {
-		if dev.KeySHA256 == key && !dev.Local && !dev.Revoked() && s.now().Sub(dev.CreatedAt) <= within {
-			cert, err := s.renew(ctx, dev.ID, key, request)
+	for _, dev := range s.dir.Devices() {
+		if dev.KeySHA256 == key && !dev.Local && !dev.Revoked() && s.dir.now().Sub(dev.CreatedAt) <= within {
+			cert, err := s.certificates.renew(ctx, dev.ID, key, request)
 			return dev, cert, err
 		}
 	}

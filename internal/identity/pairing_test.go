@@ -39,18 +39,18 @@ func TestPair(t *testing.T) {
 	w.add(access.User("ann"), access.Principal{}, access.RoleOwner)
 	before := len(w.store.Events())
 	p := w.pairing(access.User("bob"), fresh(access.RoleOperator))
-	a := must.Get(w.Pair(t.Context(), p))(t)
+	a := must.Get(w.Pairings.Pair(t.Context(), p))(t)
 	w.journaled(before, event.MemberAdded, event.CertificateMade, event.DevicePaired)
-	dev, _ := w.Device(p.DeviceID)
+	dev, _ := w.Directory.Device(p.DeviceID)
 	if dev.Name != "laptop" || dev.Principal != access.User("bob") || dev.KeySHA256 != a.Certificate.KeySHA256 {
 		t.Errorf("the device is %+v", dev)
 	}
-	if c, err := w.Authenticate(chainOf(a)); err != nil || c.DeviceID != p.DeviceID || c.Principal != access.User("bob") {
+	if c, err := w.Callers.Authenticate(chainOf(a)); err != nil || c.DeviceID != p.DeviceID || c.Principal != access.User("bob") {
 		t.Errorf("it authenticates as %+v: %v", c, err)
 	}
 	second := w.pairing(access.User("bob"), func(p *identity.Pairing) { p.Name = "no\nname" })
-	must.Get(w.Pair(t.Context(), second))(t)
-	if dev, _ := w.Device(second.DeviceID); dev.Name != "bob" {
+	must.Get(w.Pairings.Pair(t.Context(), second))(t)
+	if dev, _ := w.Directory.Device(second.DeviceID); dev.Name != "bob" {
 		t.Errorf("a device with a bad name is called %q", dev.Name)
 	}
 }
@@ -65,12 +65,12 @@ func TestPairedDevicesCount(t *testing.T) {
 	ann, bob, cyd := access.User("ann"), access.User("bob"), access.User("cyd")
 	for _, p := range []access.Principal{ann, bob, cyd} {
 		w.add(p, access.Principal{}, access.RoleOwner)
-		must.Get(w.ConfirmMember(t.Context(), identity.Daemon(), p.String()))(t)
+		must.Get(w.Confirmations.ConfirmMember(t.Context(), identity.Daemon(), p.String()))(t)
 	}
 	hands := func(of access.Principal) []access.Principal {
 		var list []access.Principal
 		for _, p := range []access.Principal{identity.Local(), ann, bob, cyd} {
-			if p != of && w.History().Controlled(p)[of] {
+			if p != of && w.Directory.History().Controlled(p)[of] {
 				list = append(list, p)
 			}
 		}
@@ -79,15 +79,15 @@ func TestPairedDevicesCount(t *testing.T) {
 	if got := hands(bob); len(got) != 0 {
 		t.Fatalf("before, bob is in the hands of %v", got)
 	}
-	must.Get(w.Pair(t.Context(), w.pairing(bob)))(t)
+	must.Get(w.Pairings.Pair(t.Context(), w.pairing(bob)))(t)
 	if got, want := hands(bob), []access.Principal{identity.Local(), ann}; !slices.Equal(got, want) {
 		t.Errorf("bob is in the hands of %v, want %v", got, want)
 	}
-	must.Get(w.ConfirmMember(t.Context(), cyd, "bob"))(t)
+	must.Get(w.Confirmations.ConfirmMember(t.Context(), cyd, "bob"))(t)
 	if got := hands(bob); len(got) != 0 {
 		t.Errorf("confirmed by cyd, bob is in the hands of %v", got)
 	}
-	must.Get(w.Pair(t.Context(), w.pairing(cyd, func(p *identity.Pairing) { p.MadeBy, p.ApprovedBy = cyd, []access.Principal{cyd} })))(t)
+	must.Get(w.Pairings.Pair(t.Context(), w.pairing(cyd, func(p *identity.Pairing) { p.MadeBy, p.ApprovedBy = cyd, []access.Principal{cyd} })))(t)
 	if got := hands(cyd); len(got) != 0 {
 		t.Errorf("with a second device of its own, cyd is in the hands of %v", got)
 	}
@@ -122,17 +122,17 @@ func TestMayPair(t *testing.T) {
 		"one's own by a developer":       {w.pairing(access.User("dan"), by(dan.Member.Principal)), ""},
 		"another's by an admin":          {w.pairing(access.User("dan"), by(admin.Member.Principal)), ""},
 	} {
-		if err := w.MayPair(row.p); reason.Of(err) != row.want {
+		if err := w.Pairings.MayPair(row.p); reason.Of(err) != row.want {
 			t.Errorf("%s: MayPair says %v, want %s", name, err, row.want)
 		}
-		if _, err := w.Pair(t.Context(), row.p); reason.Of(err) != row.want {
+		if _, err := w.Pairings.Pair(t.Context(), row.p); reason.Of(err) != row.want {
 			t.Errorf("%s: Pair says %v, want %s", name, err, row.want)
 		}
 	}
 	second := w.pairing(access.User("two"), fresh(access.RoleOperator), func(p *identity.Pairing) { p.AcceptLoss = false })
 	lone := newWorld(t)
 	lone.start()
-	if err := lone.MayPair(second); reason.Of(err) != reason.LossNotAccepted {
+	if err := lone.Pairings.MayPair(second); reason.Of(err) != reason.LossNotAccepted {
 		t.Errorf("the second who decides: %v", err)
 	}
 }
@@ -143,21 +143,21 @@ func TestPairRequiresAnApproval(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.start()
-	before := len(w.Devices())
+	before := len(w.Directory.Devices())
 	for _, change := range []func(*identity.Pairing){
 		func(p *identity.Pairing) { p.ApprovalID = "" }, func(p *identity.Pairing) { p.ApprovedBy = nil }, func(p *identity.Pairing) { p.DeviceID = "" },
 	} {
-		if _, err := w.Pair(t.Context(), w.pairing(identity.Local(), change)); reason.Of(err) != reason.PermissionDenied {
+		if _, err := w.Pairings.Pair(t.Context(), w.pairing(identity.Local(), change)); reason.Of(err) != reason.PermissionDenied {
 			t.Errorf("a device that nobody allowed: %v", err)
 		}
 	}
-	if len(w.Devices()) != before {
+	if len(w.Directory.Devices()) != before {
 		t.Error("there are more devices")
 	}
 	p := w.pairing(identity.Local())
-	must.Get(w.Pair(t.Context(), p))(t)
+	must.Get(w.Pairings.Pair(t.Context(), p))(t)
 	p.Request = csr(t)
-	if _, err := w.Pair(t.Context(), p); reason.Of(err) != reason.AlreadyExists {
+	if _, err := w.Pairings.Pair(t.Context(), p); reason.Of(err) != reason.AlreadyExists {
 		t.Errorf("a second device of one id: %v", err)
 	}
 }
@@ -169,25 +169,25 @@ func TestPairAgain(t *testing.T) {
 	w := newWorld(t)
 	w.start()
 	p := w.pairing(identity.Local())
-	a := must.Get(w.Pair(t.Context(), p))(t)
+	a := must.Get(w.Pairings.Pair(t.Context(), p))(t)
 	w.restart()
 	key := a.Certificate.KeySHA256
 	request := der(t, p.Request)
-	dev, cert, err := w.PairAgain(t.Context(), key, request, time.Hour)
+	dev, cert, err := w.Pairings.PairAgain(t.Context(), key, request, time.Hour)
 	if err != nil || dev.ID != p.DeviceID || cert.KeySHA256 != key {
 		t.Errorf("again: %+v, %v", dev, err)
 	}
-	if _, _, err := w.PairAgain(t.Context(), key, der(t, csr(t)), time.Hour); reason.Of(err) != reason.InvalidInput {
+	if _, _, err := w.Pairings.PairAgain(t.Context(), key, der(t, csr(t)), time.Hour); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("with a request of another key: %v", err)
 	}
 	w.pass(time.Hour + time.Second)
-	if _, _, err := w.PairAgain(t.Context(), key, request, time.Hour); reason.Of(err) != reason.NotFound {
+	if _, _, err := w.Pairings.PairAgain(t.Context(), key, request, time.Hour); reason.Of(err) != reason.NotFound {
 		t.Errorf("after an hour: %v", err)
 	}
-	second := must.Get(w.Pair(t.Context(), w.pairing(identity.Local(), func(q *identity.Pairing) { q.Request = p.Request })))(t)
+	second := must.Get(w.Pairings.Pair(t.Context(), w.pairing(identity.Local(), func(q *identity.Pairing) { q.Request = p.Request })))(t)
 	w.revoke(second.Device.ID)
 	w.revoke(p.DeviceID)
-	if _, _, err := w.PairAgain(t.Context(), key, request, 24*time.Hour); reason.Of(err) != reason.NotFound {
+	if _, _, err := w.Pairings.PairAgain(t.Context(), key, request, 24*time.Hour); reason.Of(err) != reason.NotFound {
 		t.Errorf("of a revoked device: %v", err)
 	}
 }

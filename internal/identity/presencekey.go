@@ -48,6 +48,9 @@ func Proving(devices []Device) (list []access.Principal) {
 	return list
 }
 
+// PresenceKeys registers, confirms and removes the presence keys of devices.
+type PresenceKeys struct{ dir *Directory }
+
 // RegisterPresence registers the presence key of a device, or replaces was, which must be the
 // current key. The caller MUST have checked that the device presented its certificate and that
 // both keys signed.
@@ -55,9 +58,9 @@ func Proving(devices []Device) (list []access.Principal) {
 // The first key of a gateway counts immediately. Each later key waits for a confirmation: the
 // holder of a device's key can create members and devices, and must not be able to prove
 // presence by adding a presence key to one of them.
-func (s *Service) RegisterPresence(ctx context.Context, deviceID string, public, was []byte) (PresenceKey, error) {
+func (s *PresenceKeys) RegisterPresence(ctx context.Context, deviceID string, public, was []byte) (PresenceKey, error) {
 	dev, err := s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
-		switch m, ok := s.registry.Active(dev.Principal); {
+		switch m, ok := s.dir.registry.Active(dev.Principal); {
 		case dev.Session():
 			return reason.Errorf(reason.PermissionDenied, "a login session has no presence key: it ends too soon").
 				WithRemedy("Use the credential of a device: `palyrad operator bundle NAME` on the gateway's host, or `palyra pair`.")
@@ -69,10 +72,10 @@ func (s *Service) RegisterPresence(ctx context.Context, deviceID string, public,
 		}
 		waits := dev.Presence.Waits
 		if len(was) == 0 {
-			waits = s.presenceBegun()
+			waits = presenceBegun(s.dir.Devices())
 		}
 		digest := dev.Presence.SHA256()
-		dev.Presence = PresenceKey{Public: public, At: s.instant(), Waits: waits, ResetAt: dev.Presence.ResetAt}
+		dev.Presence = PresenceKey{Public: public, At: s.dir.instant(), Waits: waits, ResetAt: dev.Presence.ResetAt}
 		d.add(event.PresenceKeyRegistered, dev.Principal, dev.ID, presenceKeyRegistered{
 			DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: dev.Presence.SHA256(), WasSHA256: digest, Waits: waits,
 		})
@@ -86,15 +89,15 @@ func (s *Service) RegisterPresence(ctx context.Context, deviceID string, public,
 
 // presenceBegun reports whether a device has a presence key that counts, or had one when the device
 // was revoked or before the gateway's host removed the key.
-func (s *Service) presenceBegun() bool {
-	return slices.ContainsFunc(s.Devices(), func(d Device) bool { return d.Presence.Proves() || !d.Presence.ResetAt.IsZero() })
+func presenceBegun(devices []Device) bool {
+	return slices.ContainsFunc(devices, func(d Device) bool { return d.Presence.Proves() || !d.Presence.ResetAt.IsZero() })
 }
 
 // ConfirmPresence makes a waiting presence key count. The actor must be permitted to change the
 // device and have proved presence, or be the gateway's host.
-func (s *Service) ConfirmPresence(ctx context.Context, actor access.Principal, deviceID, sha256 string) (PresenceKey, error) {
+func (s *PresenceKeys) ConfirmPresence(ctx context.Context, actor access.Principal, deviceID, sha256 string) (PresenceKey, error) {
 	dev, err := s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
-		if err := s.mayRevoke(actor, *dev); err != nil {
+		if err := mayRevoke(s.dir.registry, actor, *dev); err != nil {
 			return err
 		}
 		switch {
@@ -116,13 +119,13 @@ func (s *Service) ConfirmPresence(ctx context.Context, actor access.Principal, d
 
 // ResetPresence removes the presence key of a device, and returns it. The caller MUST have
 // checked that the request comes from the gateway's host.
-func (s *Service) ResetPresence(ctx context.Context, actor access.Principal, deviceID string) (was PresenceKey, err error) {
+func (s *PresenceKeys) ResetPresence(ctx context.Context, actor access.Principal, deviceID string) (was PresenceKey, err error) {
 	_, err = s.changePresence(ctx, deviceID, func(dev *Device, d *drafts) error {
 		if was = dev.Presence; len(was.Public) == 0 {
 			return reason.Errorf(reason.NotFound, "device %s has no presence key", dev.ID).
 				WithRemedy("The device has no presence key: `palyra key presence --passphrase` creates one there.")
 		}
-		dev.Presence = PresenceKey{ResetAt: s.instant()}
+		dev.Presence = PresenceKey{ResetAt: s.dir.instant()}
 		d.add(event.PresenceKeyReset, actor, dev.ID, presenceKeyEvent{DeviceID: dev.ID, Principal: dev.Principal, KeySHA256: was.SHA256()})
 		return nil
 	})
@@ -133,12 +136,10 @@ func (s *Service) ResetPresence(ctx context.Context, actor access.Principal, dev
 }
 
 // changePresence changes the presence key of a device and records the event.
-func (s *Service) changePresence(ctx context.Context, deviceID string, change func(*Device, *drafts) error) (dev Device, err error) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	err = s.again(ctx, func() error {
+func (s *PresenceKeys) changePresence(ctx context.Context, deviceID string, change func(*Device, *drafts) error) (dev Device, err error) {
+	err = s.dir.change(ctx, func() error {
 		known := false
-		if dev, known = s.Device(deviceID); !known {
+		if dev, known = s.dir.Device(deviceID); !known {
 			return reason.Errorf(reason.NotFound, "device %s not found", deviceID).WithRemedy("See `palyra devices list`.")
 		}
 		if dev.Revoked() {
@@ -149,22 +150,7 @@ func (s *Service) changePresence(ctx context.Context, deviceID string, change fu
 			return err
 		}
 		dev.Version++
-		if d.err != nil {
-			return d.err
-		}
-		return s.apply(ctx, dev.Principal, Change{Devices: []Device{dev}, Events: d.list})
+		return s.dir.apply(ctx, dev.Principal, Change{Devices: []Device{dev}}, d)
 	})
 	return dev, err
-}
-
-// PresenceKeys returns the devices whose presence key was registered or removed in the last
-// seven days, or waits for a confirmation. A principal gets its own devices, and an owner gets
-// all devices.
-func (s *Service) PresenceKeys(p access.Principal) []Device {
-	m, known := s.registry.Active(p)
-	since := s.now().Add(-noticePeriod)
-	return slices.DeleteFunc(s.Devices(), func(d Device) bool {
-		lately := d.Presence.Waits || d.Presence.At.After(since) || d.Presence.ResetAt.After(since)
-		return !known || d.Revoked() || !lately || d.Principal != p && !m.Holds(access.RoleOwner)
-	})
 }

@@ -26,11 +26,11 @@ func Rehearse(ctx context.Context, try func(context.Context) error) (*Change, er
 
 // permitted returns nil if the change may be made now. A rehearsal needs no permit, because it
 // makes no change.
-func (s *Service) permitted(ctx context.Context, kind change.Kind) error {
+func permitted(ctx context.Context, guard change.Guard, kind change.Kind) error {
 	if _, rehearsal := ctx.Value(rehearsalKey{}).(**Change); rehearsal {
 		return nil
 	}
-	return s.guard.Check(ctx, kind)
+	return guard.Check(ctx, kind)
 }
 
 // rehearsed reports whether a change is only rehearsed, and stores it for Rehearse in that

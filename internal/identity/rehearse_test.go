@@ -21,13 +21,13 @@ func TestDryRunChangesNothing(t *testing.T) {
 	request := csr(t)
 	add := func(name string, roles ...access.Role) func(context.Context) error {
 		return func(ctx context.Context) error {
-			_, err := w.AddMember(ctx, owner, name, access.KindUser, roles, access.Principal{}, request, true)
+			_, err := w.Members.AddMember(ctx, owner, name, access.KindUser, roles, access.Principal{}, request, true)
 			return err
 		}
 	}
 	must.Do(t, add("bob", access.RoleOperator)(t.Context()))
 	state := func() []any {
-		return []any{w.registry.List(), w.Devices(), w.History(), len(w.store.Events()), must.Get(w.store.Members(t.Context()))(t), must.Get(w.store.Devices(t.Context()))(t)}
+		return []any{w.registry.List(), w.Directory.Devices(), w.Directory.History(), len(w.store.Events()), must.Get(w.store.Members(t.Context()))(t), must.Get(w.store.Devices(t.Context()))(t)}
 	}
 	standing := identity.Standing{Member: "bob", AcceptLoss: true}
 	for name, c := range map[string]struct {
@@ -39,20 +39,23 @@ func TestDryRunChangesNothing(t *testing.T) {
 	}{
 		"add": {change: add("eve", access.RoleAuditor), members: 1, devices: 1},
 		"update": {change: func(ctx context.Context) error {
-			_, err := w.UpdateMember(ctx, owner, identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleAuditor}})
+			_, err := w.Members.UpdateMember(ctx, owner, identity.MemberChange{Member: "bob", AddRoles: []access.Role{access.RoleAuditor}})
 			return err
 		}, members: 1},
-		"disable": {change: func(ctx context.Context) error { _, err := w.DisableMember(ctx, owner, standing); return err }, members: 1},
-		"remove":  {change: func(ctx context.Context) error { _, err := w.RemoveMember(ctx, owner, standing); return err }, members: 1, devices: 1},
-		"confirm": {change: func(ctx context.Context) error { _, err := w.ConfirmMember(ctx, identity.Daemon(), "bob"); return err }},
+		"disable": {change: func(ctx context.Context) error { _, err := w.Members.DisableMember(ctx, owner, standing); return err }, members: 1},
+		"remove":  {change: func(ctx context.Context) error { _, err := w.Members.RemoveMember(ctx, owner, standing); return err }, members: 1, devices: 1},
+		"confirm": {change: func(ctx context.Context) error {
+			_, err := w.Confirmations.ConfirmMember(ctx, identity.Daemon(), "bob")
+			return err
+		}},
 		"a device": {change: func(ctx context.Context) error {
-			_, err := w.AddDevice(ctx, identity.Daemon(), "", identity.Recovery{Member: "bob", Request: request, AcceptLoss: true})
+			_, err := w.Devices.AddDevice(ctx, identity.Daemon(), "", identity.Recovery{Member: "bob", Request: request, AcceptLoss: true})
 			return err
 		}, devices: 1},
-		"nothing":                  {change: func(ctx context.Context) error { _, err := w.EnableMember(ctx, owner, standing); return err }, nothing: true},
+		"nothing":                  {change: func(ctx context.Context) error { _, err := w.Members.EnableMember(ctx, owner, standing); return err }, nothing: true},
 		"a role that there is not": {change: add("eve", "unknown"), code: reason.InvalidInput, nothing: true},
 		"the last owner": {change: func(ctx context.Context) error {
-			_, err := w.DisableMember(ctx, identity.Daemon(), identity.Standing{Member: "local", AcceptLoss: true})
+			_, err := w.Members.DisableMember(ctx, identity.Daemon(), identity.Standing{Member: "local", AcceptLoss: true})
 			return err
 		}, code: reason.LastOwner, nothing: true},
 	} {

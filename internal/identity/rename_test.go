@@ -29,25 +29,25 @@ func TestRenamedDevice(t *testing.T) {
 		"a name that turns":    {access.User("alice"), bob, "a\u202eb", reason.InvalidInput},
 		"a name that is large": {access.User("alice"), bob, strings.Repeat("x", 64), reason.InvalidInput},
 	} {
-		_, err := w.RenameDevice(t.Context(), x.actor, x.device, x.name)
+		_, err := w.Devices.RenameDevice(t.Context(), x.actor, x.device, x.name)
 		reasontest.Want(t, name, err, x.want)
 	}
 	w.journaled(n)
 	for _, actor := range []string{"bob", "adam", "alice"} {
-		if d := must.Get(w.RenameDevice(t.Context(), access.User(actor), bob, actor+"s choice"))(t); d.Name != actor+"s choice" {
+		if d := must.Get(w.Devices.RenameDevice(t.Context(), access.User(actor), bob, actor+"s choice"))(t); d.Name != actor+"s choice" {
 			t.Errorf("%+v", d)
 		}
 	}
-	must.Get(w.RenameDevice(t.Context(), access.User("alice"), bob, "alices choice"))(t)
+	must.Get(w.Devices.RenameDevice(t.Context(), access.User("alice"), bob, "alices choice"))(t)
 	w.journaled(n, event.DeviceRenamed, event.DeviceRenamed, event.DeviceRenamed)
-	if _, err := w.Authenticate(chainOf(made["bob"])); err != nil {
+	if _, err := w.Callers.Authenticate(chainOf(made["bob"])); err != nil {
 		t.Errorf("a renamed device: %v", err)
 	}
 	w.restart()
-	if d, _ := w.Device(bob); d.Name != "alices choice" {
+	if d, _ := w.Directory.Device(bob); d.Name != "alices choice" {
 		t.Errorf("after a restart: %+v", d)
 	}
 	w.revoke(bob)
-	_, err := w.RenameDevice(t.Context(), access.User("alice"), bob, "x")
+	_, err := w.Devices.RenameDevice(t.Context(), access.User("alice"), bob, "x")
 	reasontest.Want(t, "a revoked device", err, reason.InvalidInput)
 }

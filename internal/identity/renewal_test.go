@@ -24,7 +24,7 @@ func (w *world) bundle(name string) (dir string, dev identity.Device) {
 	w.t.Helper()
 	dir = filepath.Join(w.t.TempDir(), name)
 	k := must.Get(identity.BundleKey(dir))(w.t)
-	made := must.Get(w.AddMember(w.t.Context(), identity.Daemon(), name, access.KindUser, []access.Role{access.RoleOperator}, access.Principal{}, must.Get(identity.Request(k))(w.t), true))(w.t)
+	made := must.Get(w.Members.AddMember(w.t.Context(), identity.Daemon(), name, access.KindUser, []access.Role{access.RoleOperator}, access.Principal{}, must.Get(identity.Request(k))(w.t), true))(w.t)
 	must.Do(w.t, identity.WriteBundle(dir, identity.Bundle{Root: w.authority.Root(), Chain: made.Certificate.Chain, Key: k, Address: "127.0.0.1:7443", ServerName: "localhost"}))
 	return dir, made.Device
 }
@@ -43,12 +43,12 @@ func (w *world) renewal(dir string) identity.Renewal {
 	return identity.Renewal{
 		Dir: dir, Due: func(identity.Bundle) bool { return true },
 		Certify: func(ctx context.Context, b identity.Bundle, csr []byte) ([]*x509.Certificate, error) {
-			c, err := w.Authenticate(b.Chain)
+			c, err := w.Callers.Authenticate(b.Chain)
 			if err != nil {
 				return nil, err
 			}
 			w.use(b.Chain)
-			issued, err := w.Renew(ctx, c.DeviceID, "", csr)
+			issued, err := w.Certificates.Renew(ctx, c.DeviceID, "", csr)
 			return issued.Chain, err
 		},
 	}
@@ -162,7 +162,7 @@ func TestTwoRenewals(t *testing.T) {
 	}
 	must.Do(t, release())
 	group.Wait()
-	if dev, _ = w.Device(dev.ID); len(dev.Keys) != 2 {
+	if dev, _ = w.Directory.Device(dev.ID); len(dev.Keys) != 2 {
 		t.Errorf("%d keys: more than one renewed", len(dev.Keys))
 	}
 	w.works("renewed by one of four", dir)
@@ -185,7 +185,7 @@ func TestRenewalOfAnotherKey(t *testing.T) {
 	dir, dev := w.bundle("bob")
 	r := w.renewal(dir)
 	r.Certify = func(ctx context.Context, _ identity.Bundle, _ []byte) ([]*x509.Certificate, error) {
-		issued, err := w.Renew(ctx, dev.ID, "", csr(t))
+		issued, err := w.Certificates.Renew(ctx, dev.ID, "", csr(t))
 		return issued.Chain, err
 	}
 	_, err := identity.RenewBundle(t.Context(), r)

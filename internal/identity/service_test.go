@@ -45,7 +45,7 @@ func TestFirstStart(t *testing.T) {
 		t.Errorf("member %+v, device %+v", m, d)
 	}
 	b := must.Get(identity.ReadBundle(w.local().Dir))(t)
-	c := must.Get(w.Authenticate(b.Chain))(t)
+	c := must.Get(w.Callers.Authenticate(b.Chain))(t)
 	if c.Principal != identity.Local() || c.OnBehalfOf != identity.Local() || c.DeviceID != d.ID || !c.Paired || c.Present || !slices.Contains(c.Roles, access.RoleOwner) {
 		t.Errorf("caller %+v", c)
 	}
@@ -56,7 +56,7 @@ func TestFirstStart(t *testing.T) {
 	w.restart()
 	again := w.start()
 	w.journaled(n, event.CertificateMade)
-	if again.ID != d.ID || again.Serial == d.Serial || again.KeySHA256 == d.KeySHA256 || len(w.Devices()) != 1 {
+	if again.ID != d.ID || again.Serial == d.Serial || again.KeySHA256 == d.KeySHA256 || len(w.Directory.Devices()) != 1 {
 		t.Errorf("second start: %+v, was %+v", again, d)
 	}
 }
@@ -65,14 +65,14 @@ func TestRevokedLocalOperatorStaysOut(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.start()
-	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "test", true))(t)
+	must.Get(w.Devices.Revoke(t.Context(), identity.Local(), d.ID, "test", true))(t)
 	w.restart()
-	if _, ok, err := w.Start(t.Context(), w.local()); ok || err != nil {
+	if _, ok, err := w.Local.Start(t.Context(), w.local()); ok || err != nil {
 		t.Errorf("a revoked local operator came back: %v, %v", ok, err)
 	}
 	// A command on the host restores access.
 	b := w.add(access.User("alice"), access.Principal{}, access.RoleOwner)
-	if _, err := w.Authenticate(chainOf(b)); err != nil {
+	if _, err := w.Callers.Authenticate(chainOf(b)); err != nil {
 		t.Error(err)
 	}
 }
@@ -88,7 +88,7 @@ func TestAddMember(t *testing.T) {
 		t.Errorf("roles %v", alice.Member.Roles)
 	}
 	bot := w.add(access.Agent("bot"), access.User("alice"), access.RoleAgent)
-	c, err := w.Authenticate(chainOf(bot))
+	c, err := w.Callers.Authenticate(chainOf(bot))
 	if err != nil || c.Principal != access.Agent("bot") || c.OnBehalfOf != access.User("alice") {
 		t.Errorf("caller %+v, %v", c, err)
 	}
@@ -121,12 +121,12 @@ func TestAddMember(t *testing.T) {
 		"without a requester": {none, "x", user, operator, none, csr(t), reason.PermissionDenied},
 		"by a stranger":       {access.User("eve"), "x", user, operator, none, csr(t), reason.PermissionDenied},
 	} {
-		_, err := w.AddMember(t.Context(), x.actor, x.name, x.kind, x.roles, x.owner, x.csr, true)
+		_, err := w.Members.AddMember(t.Context(), x.actor, x.name, x.kind, x.roles, x.owner, x.csr, true)
 		reasontest.Want(t, name, err, x.want)
 	}
 	w.journaled(n)
-	if len(w.registry.List()) != 3 || len(w.Devices()) != 3 {
-		t.Errorf("%d members, %d devices", len(w.registry.List()), len(w.Devices()))
+	if len(w.registry.List()) != 3 || len(w.Directory.Devices()) != 3 {
+		t.Errorf("%d members, %d devices", len(w.registry.List()), len(w.Directory.Devices()))
 	}
 }
 
@@ -138,17 +138,17 @@ func TestNoRoleAboveOwn(t *testing.T) {
 	w.add(access.User("dev"), access.Principal{}, access.RoleDeveloper)
 	admin := access.User("admin")
 	for _, role := range []access.Role{access.RoleOwner, access.RoleAdmin} {
-		_, err := w.AddMember(t.Context(), admin, "x", access.KindUser, []access.Role{role}, access.Principal{}, csr(t), true)
+		_, err := w.Members.AddMember(t.Context(), admin, "x", access.KindUser, []access.Role{role}, access.Principal{}, csr(t), true)
 		reasontest.Want(t, "admin makes "+string(role), err, reason.PermissionDenied)
 	}
-	local := w.Devices()[slices.IndexFunc(w.Devices(), func(d identity.Device) bool { return d.Local })]
+	local := w.Directory.Devices()[slices.IndexFunc(w.Directory.Devices(), func(d identity.Device) bool { return d.Local })]
 	for _, actor := range []access.Principal{admin, access.User("dev")} {
-		_, err := w.Revoke(t.Context(), actor, local.ID, "", true)
+		_, err := w.Devices.Revoke(t.Context(), actor, local.ID, "", true)
 		reasontest.Want(t, actor.String()+" revokes the owner", err, reason.PermissionDenied)
 	}
 	// Control: each may do what their role permits.
 	for actor, role := range map[access.Principal]access.Role{admin: access.RoleOperator, identity.Local(): access.RoleOwner} {
-		if _, err := w.AddMember(t.Context(), actor, "made-by-"+actor.Name, access.KindUser, []access.Role{role}, access.Principal{}, csr(t), true); err != nil {
+		if _, err := w.Members.AddMember(t.Context(), actor, "made-by-"+actor.Name, access.KindUser, []access.Role{role}, access.Principal{}, csr(t), true); err != nil {
 			t.Errorf("%s makes %s: %v", actor, role, err)
 		}
 	}
@@ -162,7 +162,7 @@ func TestAuthenticateRefuses(t *testing.T) {
 	for name, stop := range map[string]func(*world, identity.Admission, identity.Admission) error{
 		"expired": func(w *world, _, _ identity.Admission) error { w.pass(ca.LeafLife + time.Minute); return nil },
 		"revoked": func(w *world, _, bot identity.Admission) error {
-			_, err := w.Revoke(ctx, identity.Local(), bot.Device.ID, "lost", true)
+			_, err := w.Devices.Revoke(ctx, identity.Local(), bot.Device.ID, "lost", true)
 			return err
 		},
 		"disabled": func(w *world, _, bot identity.Admission) error {
@@ -174,7 +174,7 @@ func TestAuthenticateRefuses(t *testing.T) {
 			return nil
 		},
 		"revoked and restarted": func(w *world, _, bot identity.Admission) error {
-			_, err := w.Revoke(ctx, identity.Local(), bot.Device.ID, "lost", true)
+			_, err := w.Devices.Revoke(ctx, identity.Local(), bot.Device.ID, "lost", true)
 			w.restart()
 			return err
 		},
@@ -184,16 +184,16 @@ func TestAuthenticateRefuses(t *testing.T) {
 		alice := w.add(access.User("alice"), access.Principal{}, access.RoleDeveloper)
 		bot := w.add(access.Agent("bot"), access.User("alice"), access.RoleAgent)
 		for range 2 { // the second time uses the cache of verified certificates
-			if _, err := w.Authenticate(chainOf(bot)); err != nil {
+			if _, err := w.Callers.Authenticate(chainOf(bot)); err != nil {
 				t.Errorf("control: %s: %v", name, err)
 			}
 		}
 		if err := stop(w, alice, bot); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		_, err := w.Authenticate(chainOf(bot))
+		_, err := w.Callers.Authenticate(chainOf(bot))
 		reasontest.Want(t, name, err, reason.Unauthenticated)
-		if _, err := w.Renew(ctx, bot.Device.ID, "", csr(t)); name != "expired" && reason.Of(err) != reason.Unauthenticated {
+		if _, err := w.Certificates.Renew(ctx, bot.Device.ID, "", csr(t)); name != "expired" && reason.Of(err) != reason.Unauthenticated {
 			t.Errorf("%s: renewal gives %v", name, err)
 		}
 	}
@@ -201,13 +201,13 @@ func TestAuthenticateRefuses(t *testing.T) {
 	w, other := newWorld(t), newWorld(t)
 	w.start()
 	foreign := other.add(access.User("alice"), access.Principal{}, access.RoleOwner)
-	_, err := w.Authenticate(chainOf(foreign))
+	_, err := w.Callers.Authenticate(chainOf(foreign))
 	reasontest.Want(t, "another gateway's certificate", err, reason.Unauthenticated)
-	_, err = w.Authenticate(nil)
+	_, err = w.Callers.Authenticate(nil)
 	reasontest.Want(t, "no certificate", err, reason.Unauthenticated)
 	// The certificate is signed by this gateway, but its id was never admitted.
 	issued := must.Get(w.authority.IssueDevice(csr(t), "01JNA3Q0G0DEV1CE0000000000"))(t)
-	_, err = w.Authenticate(issued.Chain)
+	_, err = w.Callers.Authenticate(issued.Chain)
 	reasontest.Want(t, "unknown device", err, reason.Unauthenticated)
 }
 
@@ -216,19 +216,19 @@ func TestTLS(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.start()
-	server := must.Get(w.authority.ServerTLS(ca.Loopback(), w.Allow))(t)
+	server := must.Get(w.authority.ServerTLS(ca.Loopback(), w.Callers.Allow))(t)
 	b := must.Get(identity.ReadBundle(w.local().Dir))(t)
 	if err := dial(t, server, b.ClientTLS()); err != nil {
 		t.Errorf("control: %v", err)
 	}
 	var told []string
-	w.OnEnd(func(d identity.Device, why *reason.Error) {
+	w.OpenWork.OnEnd(func(d identity.Device, why *reason.Error) {
 		told = append(told, d.ID)
 		if next := why.NextStep(); !strings.Contains(next, "palyra pair") || strings.Contains(next, "operator add") {
 			t.Errorf("the next step is %q", next)
 		}
 	})
-	must.Get(w.Revoke(t.Context(), identity.Local(), d.ID, "lost", true))(t)
+	must.Get(w.Devices.Revoke(t.Context(), identity.Local(), d.ID, "lost", true))(t)
 	if err := dial(t, server, b.ClientTLS()); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("a revoked device shook hands: %v", err)
 	}
@@ -275,28 +275,31 @@ func TestFailedUnitChangesNothing(t *testing.T) {
 	disk := reason.Errorf(reason.JournalUnavailable, "disk full")
 	for name, do := range map[string]func() error{
 		"add": func() error {
-			_, err := w.AddMember(t.Context(), identity.Local(), "x", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true)
+			_, err := w.Members.AddMember(t.Context(), identity.Local(), "x", access.KindUser, []access.Role{access.RoleAuditor}, access.Principal{}, csr(t), true)
 			return err
 		},
-		"renew":  func() error { _, err := w.Renew(t.Context(), d.ID, "", csr(t)); return err },
-		"revoke": func() error { _, err := w.Revoke(t.Context(), identity.Local(), alice.Device.ID, "", true); return err },
+		"renew": func() error { _, err := w.Certificates.Renew(t.Context(), d.ID, "", csr(t)); return err },
+		"revoke": func() error {
+			_, err := w.Devices.Revoke(t.Context(), identity.Local(), alice.Device.ID, "", true)
+			return err
+		},
 	} {
 		w.store.FailNext(disk)
 		reasontest.Want(t, name, do(), reason.JournalUnavailable)
 	}
 	w.journaled(n)
-	if _, ok := w.registry.Get(access.User("x")); ok || len(w.Devices()) != 2 {
+	if _, ok := w.registry.Get(access.User("x")); ok || len(w.Directory.Devices()) != 2 {
 		t.Error("an unrecorded member is there")
 	}
-	if _, err := w.Authenticate(chainOf(alice)); err != nil {
+	if _, err := w.Callers.Authenticate(chainOf(alice)); err != nil {
 		t.Errorf("an unrecorded change is in force: %v", err)
 	}
-	if now, _ := w.Device(d.ID); now.Version != d.Version {
+	if now, _ := w.Directory.Device(d.ID); now.Version != d.Version {
 		t.Errorf("device %+v, was %+v", now, d)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := w.Revoke(ended, identity.Local(), alice.Device.ID, "", true); !errors.Is(err, context.Canceled) {
+	if _, err := w.Devices.Revoke(ended, identity.Local(), alice.Device.ID, "", true); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -309,7 +312,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	behind := d
 	behind.Version++
 	must.Do(t, w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}))
-	got, err := w.Revoke(t.Context(), identity.Local(), d.ID, "lost", true)
+	got, err := w.Devices.Revoke(t.Context(), identity.Local(), d.ID, "lost", true)
 	if err != nil || got.Version != d.Version+2 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -320,7 +323,7 @@ func TestConflictIsTriedAgain(t *testing.T) {
 	behind.Version++
 	behind.RevokedAt = w.Now()
 	must.Do(t, w.store.Apply(t.Context(), identity.Change{Devices: []identity.Device{behind}}))
-	_, err = w.Renew(t.Context(), d.ID, "", csr(t))
+	_, err = w.Certificates.Renew(t.Context(), d.ID, "", csr(t))
 	reasontest.Want(t, "renewing a device that was revoked elsewhere", err, reason.Unauthenticated)
 }
 
@@ -330,17 +333,17 @@ func TestRevoke(t *testing.T) {
 	w.start()
 	alice := w.add(access.User("alice"), access.Principal{}, access.RoleDeveloper)
 	n := len(w.store.Events())
-	d, err := w.Revoke(t.Context(), access.User("alice"), alice.Device.ID, "lost", true)
+	d, err := w.Devices.Revoke(t.Context(), access.User("alice"), alice.Device.ID, "lost", true)
 	if err != nil || !d.Revoked() || d.RevokedBy != access.User("alice") || d.RevokeReason != "lost" {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if again, err := w.Revoke(t.Context(), identity.Local(), alice.Device.ID, "again", true); err != nil || !reflect.DeepEqual(again, d) {
+	if again, err := w.Devices.Revoke(t.Context(), identity.Local(), alice.Device.ID, "again", true); err != nil || !reflect.DeepEqual(again, d) {
 		t.Errorf("revoking twice: %+v, %v", again, err)
 	}
 	w.journaled(n, event.DeviceRevoked)
-	_, err = w.Revoke(t.Context(), identity.Local(), "01JNA3Q0G0DEV1CE0000000000", "", true)
+	_, err = w.Devices.Revoke(t.Context(), identity.Local(), "01JNA3Q0G0DEV1CE0000000000", "", true)
 	reasontest.Want(t, "unknown device", err, reason.NotFound)
-	_, err = w.Revoke(t.Context(), identity.Local(), d.ID, strings.Repeat("x", 501), true)
+	_, err = w.Devices.Revoke(t.Context(), identity.Local(), d.ID, strings.Repeat("x", 501), true)
 	reasontest.Want(t, "long reason", err, reason.InvalidInput)
 }
 
@@ -351,14 +354,14 @@ func TestConcurrentChanges(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
-			if _, err := w.Renew(t.Context(), d.ID, "", csr(t)); err != nil {
+			if _, err := w.Certificates.Renew(t.Context(), d.ID, "", csr(t)); err != nil {
 				t.Error(err)
 			}
 			w.add(access.User(fmt.Sprintf("u%d", i)), access.Principal{}, access.RoleAuditor)
 		})
 	}
 	group.Wait()
-	if got, _ := w.Device(d.ID); got.Version != d.Version+8 || len(w.registry.List()) != 9 {
+	if got, _ := w.Directory.Device(d.ID); got.Version != d.Version+8 || len(w.registry.List()) != 9 {
 		t.Errorf("version %d, %d members", got.Version, len(w.registry.List()))
 	}
 }
@@ -373,7 +376,7 @@ func TestRunKeepsTheLocalOperatorFresh(t *testing.T) {
 		done := make(chan error)
 		rounds := 0
 		go func() {
-			done <- w.Run(ctx, w.local(), func() error { rounds++; return nil }, func(err error) { t.Error(err) })
+			done <- w.Local.Run(ctx, w.local(), func() error { rounds++; return nil }, func(err error) { t.Error(err) })
 		}()
 		for range 30 {
 			w.pass(time.Hour)
@@ -383,10 +386,10 @@ func TestRunKeepsTheLocalOperatorFresh(t *testing.T) {
 		cancel()
 		must.Check(t, <-done)
 		b := must.Get(identity.ReadBundle(w.local().Dir))(t)
-		if _, err := w.Authenticate(b.Chain); err != nil || rounds < 29 {
+		if _, err := w.Callers.Authenticate(b.Chain); err != nil || rounds < 29 {
 			t.Errorf("after 30 hours (since %s): %v, %d rounds", first, err, rounds)
 		}
-		if now, _ := w.Device(d.ID); now.Serial == d.Serial {
+		if now, _ := w.Directory.Device(d.ID); now.Serial == d.Serial {
 			t.Error("the certificate was not renewed")
 		}
 	})
@@ -498,7 +501,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 	request := csr(t)
 	refused := 0
 	for range 400 {
-		if _, err := w.Renew(t.Context(), owner.Device.ID, "", request); reason.Of(err) == reason.RateLimited {
+		if _, err := w.Certificates.Renew(t.Context(), owner.Device.ID, "", request); reason.Of(err) == reason.RateLimited {
 			refused++
 		} else if err != nil {
 			t.Fatal(err)
@@ -507,7 +510,7 @@ func TestRenewalsAreBounded(t *testing.T) {
 	if refused != 100 {
 		t.Errorf("%d renewals of 400 were refused, want 100", refused)
 	}
-	must.Get(w.Renew(t.Context(), other.Device.ID, "", csr(t)))(t)
+	must.Get(w.Certificates.Renew(t.Context(), other.Device.ID, "", csr(t)))(t)
 	w.now = w.now.Add(time.Hour)
-	must.Get(w.Renew(t.Context(), owner.Device.ID, "", request))(t)
+	must.Get(w.Certificates.Renew(t.Context(), owner.Device.ID, "", request))(t)
 }

@@ -81,7 +81,7 @@ func (w *world) local() identity.LocalConfig {
 // start creates the local operator.
 func (w *world) start() identity.Device {
 	w.t.Helper()
-	d, ok, err := w.Start(w.t.Context(), w.local())
+	d, ok, err := w.Local.Start(w.t.Context(), w.local())
 	if err != nil || !ok {
 		w.t.Fatalf("ok %v, %v", ok, err)
 	}
@@ -91,7 +91,7 @@ func (w *world) start() identity.Device {
 // add makes the host add a member, and the owner of an agent consent.
 func (w *world) add(p access.Principal, owner access.Principal, roles ...access.Role) identity.Admission {
 	w.t.Helper()
-	made := must.Get(w.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t), true))(w.t)
+	made := must.Get(w.Members.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr(w.t), true))(w.t)
 	if made.Member.AwaitsConsent {
 		must.Do(w.t, w.consent(owner, p.String(), false))
 	}
@@ -135,7 +135,7 @@ func chainOf(a identity.Admission) []*x509.Certificate { return a.Certificate.Ch
 
 func (w *world) revoke(id string) {
 	w.t.Helper()
-	must.Get(w.Revoke(w.t.Context(), identity.Local(), id, "lost", true))(w.t)
+	must.Get(w.Devices.Revoke(w.t.Context(), identity.Local(), id, "lost", true))(w.t)
 }
 
 // disable marks a member as disabled in the registry.

@@ -85,7 +85,7 @@ func command(w Ways, act func(Keys, context.Context, string) (string, error), c 
 
 // Stored manages the keys of a state directory that no palyrad holds.
 type Stored struct {
-	Service  *identity.Service
+	Keys     *identity.PresenceKeys
 	Passkeys Passkeys
 }
 
@@ -97,13 +97,13 @@ type Passkeys interface {
 
 // Reset removes a key.
 func (s Stored) Reset(ctx context.Context, device string) (string, error) {
-	was, err := s.Service.ResetPresence(ctx, identity.Daemon(), device)
+	was, err := s.Keys.ResetPresence(ctx, identity.Daemon(), device)
 	return was.SHA256(), err
 }
 
 // Confirm confirms a key, so that it counts.
 func (s Stored) Confirm(ctx context.Context, device string) (string, error) {
-	key, err := s.Service.ConfirmPresence(ctx, identity.Daemon(), device, "")
+	key, err := s.Keys.ConfirmPresence(ctx, identity.Daemon(), device, "")
 	return key.SHA256(), err
 }
 

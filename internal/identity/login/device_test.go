@@ -38,7 +38,7 @@ func TestDeviceFlow(t *testing.T) {
 	if err != nil || wait != 0 || in.Member.Principal != access.User("ann") {
 		t.Fatalf("confirmed: %+v, %s, %v", in.Member, wait, err)
 	}
-	must.Get(w.identity.Authenticate(in.Certificate.Chain))(t)
+	must.Get(w.identity.Callers.Authenticate(in.Certificate.Chain))(t)
 	_, _, err = s.poll()
 	wantRefused(t, "asked again", err, "login not found")
 }

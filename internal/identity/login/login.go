@@ -30,7 +30,7 @@ import (
 // Timeout limits how long one request of a person may wait for the provider.
 const Timeout = 20 * time.Second
 
-// Members receives completed logins (identity.Service).
+// Members receives completed logins (identity.Logins).
 type Members interface {
 	LogIn(ctx context.Context, l identity.Login) (identity.LoggedIn, error)
 	EndLogins(ctx context.Context, issuer, subject, why string) error

@@ -35,7 +35,7 @@ func TestLogin(t *testing.T) {
 		if in.Member.Principal != access.User("ann") || !slices.Equal(in.Member.Roles, []access.Role{access.RoleOperator}) {
 			t.Errorf("%s: logged in %+v", algorithm, in.Member)
 		}
-		if c := must.Get(w.identity.Authenticate(in.Certificate.Chain))(t); c.Principal != access.User("ann") {
+		if c := must.Get(w.identity.Callers.Authenticate(in.Certificate.Chain))(t); c.Principal != access.User("ann") {
 			t.Errorf("%s: the certificate is of %+v", algorithm, c)
 		}
 	}
@@ -145,7 +145,7 @@ func TestForgedTokens(t *testing.T) {
 			s := w.begin(redirect)
 			in, err := s.complete(s.browse())
 			wantRefused(t, name, err, test.want)
-			if in.Device.ID != "" || len(w.identity.Devices()) > 0 {
+			if in.Device.ID != "" || len(w.identity.Directory.Devices()) > 0 {
 				t.Errorf("somebody got in as %s", in.Member.Principal)
 			}
 			if len(w.refused) != 1 {
@@ -187,7 +187,7 @@ func TestOnlyConfiguredAlgorithms(t *testing.T) {
 	for _, weak := range []string{"none", "HS256", "HS512", "", "rs256"} {
 		if _, err := login.New(login.Config{
 			Issuer: "https://id.example", ClientID: "c", UsernameClaim: "u", GroupsClaim: "g", Algorithms: []string{"RS256", weak}, Session: time.Hour,
-			Members: w.identity, Refused: func(context.Context, string) {}, Log: w.Log,
+			Members: w.identity.Logins, Refused: func(context.Context, string) {}, Log: w.Log,
 		}); err == nil {
 			t.Errorf("the algorithm %q can be configured", weak)
 		}
@@ -236,11 +236,11 @@ func TestAnswers(t *testing.T) {
 		mine := w.begin(redirect)
 		a := mine.browse()
 		change(mine, &a)
-		before := len(w.identity.Devices())
+		before := len(w.identity.Directory.Devices())
 		if _, err := mine.complete(a); reason.Of(err) != reason.LoginRefused {
 			t.Errorf("%s: %v", name, err)
 		}
-		if n := len(w.identity.Devices()); n != before {
+		if n := len(w.identity.Directory.Devices()); n != before {
 			t.Errorf("%s: %d devices, there were %d", name, n, before)
 		}
 		w.checkLogin()
@@ -338,7 +338,7 @@ func TestProviderUnavailable(t *testing.T) {
 		if _, err := s.complete(a); reason.Of(err) != reason.LoginUnavailable {
 			t.Errorf("%s: %v", path, err)
 		}
-		must.Get(w.identity.Authenticate(in.Certificate.Chain))(t)
+		must.Get(w.identity.Callers.Authenticate(in.Certificate.Chain))(t)
 		if len(w.refused) != 0 {
 			t.Errorf("%s: somebody is blamed: %q", path, w.refused)
 		}
@@ -415,7 +415,7 @@ func TestRolesFollowGroups(t *testing.T) {
 	if step := reason.Known(err, reason.Internal).NextStep(); !strings.Contains(step, "[[oidc.groups]]") {
 		t.Errorf("the next step is %q", step)
 	}
-	if _, err := w.identity.Authenticate(in.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
+	if _, err := w.identity.Callers.Authenticate(in.Certificate.Chain); reason.Of(err) != reason.Unauthenticated {
 		t.Errorf("the session of before goes on: %v", err)
 	}
 	if want := `"ann" (subject "s-ann"`; len(w.refused) != 1 || !strings.HasPrefix(w.refused[0], want) {
@@ -576,7 +576,7 @@ func TestLoginCompletesOnce(t *testing.T) {
 			all.Wait()
 			w.pass(time.Minute)
 			wantRefused(t, "once more", answer(), "login not found")
-			if n := len(w.identity.Devices()); won.Load() != 1 || n != 1 {
+			if n := len(w.identity.Directory.Devices()); won.Load() != 1 || n != 1 {
 				t.Errorf("%d answers got in, and there are %d devices", won.Load(), n)
 			}
 		})

@@ -67,7 +67,7 @@ func newWorld(t *testing.T, options ...func(*login.Config)) *world {
 			{Group: "approvers", Roles: []access.Role{access.RoleOperator}}, {Group: "auditors", Roles: []access.Role{access.RoleAuditor}},
 			{Group: "makers", Roles: []access.Role{access.RoleDeveloper, access.RoleAuditor}},
 		},
-		DeviceFlow: true, Session: 12 * time.Hour, Members: w.identity, Now: w.now,
+		DeviceFlow: true, Session: 12 * time.Hour, Members: w.identity.Logins, Now: w.now,
 		Refused: func(_ context.Context, source string) {
 			w.mu.Lock()
 			defer w.mu.Unlock()

@@ -32,7 +32,7 @@ const (
 // any case.
 var wrongGuesses = limit.Backoff{Free: 3, First: 5 * time.Second, Longest: 15 * time.Minute, Forget: time.Hour}
 
-// Issuer adds devices to members. identity.Service implements it.
+// Issuer adds devices to members. identity.Pairings implements it.
 type Issuer interface {
 	// MayPair returns the error with which Pair would refuse the pairing.
 	MayPair(p identity.Pairing) error

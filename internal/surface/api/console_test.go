@@ -40,14 +40,14 @@ func (w *world) openConsole() *console.Console {
 	must.Do(w.t, err)
 	w.consoleAt = l
 	w.console = must.Get(console.New(console.Config{
-		Origin: "http://palyra-test.localhost:" + port, Members: w.identity,
+		Origin: "http://palyra-test.localhost:" + port, Members: w.identity.Callers,
 		Journal: func(ctx context.Context, drafts ...event.Draft) error {
 			_, err := w.journal.Append(ctx, drafts...)
 			return err
 		},
 		Allow:   func(string) (bool, time.Duration) { return true, 0 },
 		Refused: w.audit.Refused, Idle: time.Hour, Life: 12 * time.Hour, Log: slog.New(slog.DiscardHandler),
-		Provider: w.logins, LogOut: w.identity.LogOut,
+		Provider: w.logins, LogOut: w.identity.Logins.LogOut,
 		Files: fstest.MapFS{"index.html": {Data: []byte("<title>console</title>")}},
 	}))(w.t)
 	return w.console
@@ -64,7 +64,7 @@ func (w *world) serveConsole() {
 		server.Close()
 	})
 	w.console.OnEnd(func(s console.Session, why *reason.Error) { w.server.EndSession(s.Device, s.ID, why) })
-	w.identity.OnEnd(func(d identity.Device, _ *reason.Error) {
+	w.identity.OpenWork.OnEnd(func(d identity.Device, _ *reason.Error) {
 		if d.Revoked() {
 			w.console.EndDevice(context.Background(), d.ID, d.RevokedBy, "its device was revoked")
 		}
@@ -246,7 +246,7 @@ func TestConsoleStreamsEnd(t *testing.T) {
 			must.Get(palyrav1connect.NewConsoleServiceClient(w.alice.http, w.url).RevokeConsoleSession(w.t.Context(), &palyrav1.RevokeConsoleSessionRequest{SessionId: p.id}))(w.t)
 		},
 		"the device is revoked": func(w *world, _ *page) {
-			must.Get(w.identity.Revoke(w.t.Context(), identity.Daemon(), w.bob.device, "lost", true))(w.t)
+			must.Get(w.identity.Devices.Revoke(w.t.Context(), identity.Daemon(), w.bob.device, "lost", true))(w.t)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -464,7 +464,7 @@ func TestConsoleByProvider(t *testing.T) {
 	if _, err := p.whoami(); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("logged out: %v", err)
 	}
-	if d, known := w.identity.Device(who.GetDeviceId()); !known || time.Now().Before(d.LoginUntil) {
+	if d, known := w.identity.Directory.Device(who.GetDeviceId()); !known || time.Now().Before(d.LoginUntil) {
 		t.Errorf("the login goes on until %s", d.LoginUntil)
 	}
 }

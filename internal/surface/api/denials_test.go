@@ -74,9 +74,9 @@ func TestEveryMethodRefusesUnauthenticatedCallers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	late := expired(t)
-	must.Get(w.identity.Revoke(t.Context(), access.User("alice"), w.eve.device, "lost", true))(t)
-	must.Get(w.identity.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "dan", AcceptLoss: true}))(t)
-	must.Get(w.identity.ConsentToAgent(t.Context(), w.deviceOf(access.User("alice")), identity.Consent{Agent: "coder", Withdraw: true}))(t)
+	must.Get(w.identity.Devices.Revoke(t.Context(), access.User("alice"), w.eve.device, "lost", true))(t)
+	must.Get(w.identity.Members.DisableMember(t.Context(), access.User("alice"), identity.Standing{Member: "dan", AcceptLoss: true}))(t)
+	must.Get(w.identity.Consents.ConsentToAgent(t.Context(), w.deviceOf(access.User("alice")), identity.Consent{Agent: "coder", Withdraw: true}))(t)
 	for procedure, m := range guarded() {
 		for what, c := range map[string]*client{
 			"nobody": w.connect("", nil), "a revoked device": w.eve, "a disabled member": w.dan, "an agent that waits": w.coder,

@@ -84,7 +84,7 @@ func TestExpiredCertificateRenewsAndNothingElse(t *testing.T) {
 	// Callers without a certificate, and revoked devices, cannot renew.
 	_, err = renew(w.connect("", nil))
 	wantError(t, "without a certificate", err, reason.Unauthenticated)
-	must.Get(w.identity.Revoke(t.Context(), access.User("alice"), w.bob.device, "lost", true))(t)
+	must.Get(w.identity.Devices.Revoke(t.Context(), access.User("alice"), w.bob.device, "lost", true))(t)
 	_, err = renew(w.bob)
 	wantError(t, "a revoked device", err, reason.Unauthenticated)
 	_, err = w.bob.status().GetStatus(t.Context(), &palyrav1.GetStatusRequest{})

@@ -204,20 +204,42 @@ const pastDecision = "01JZ8Q4T2M0000000000000001"
 
 // membersFake is the real identity service.
 type membersFake struct {
-	*identity.Service
+	*identity.Members
+	*identity.Confirmations
+	*identity.Directory
+	*identity.DeviceAdmin
+	*identity.Logins
 	w *world
+}
+
+func newMembersFake(w *world) membersFake {
+	return membersFake{w.identity.Members, w.identity.Confirmations, w.identity.Directory, w.identity.Devices, w.identity.Logins, w}
+}
+
+// presenceFake implements the presence keys and the confirmations of the host.
+type presenceFake struct {
+	*identity.Directory
+	*identity.PresenceKeys
+	*identity.Confirmations
+}
+
+// originsFake implements the origins of members.
+type originsFake struct {
+	*identity.Directory
+	*identity.Consents
 }
 
 // devicesFake implements the devices of DeviceService.
 type devicesFake struct {
 	*access.Registry
-	*identity.Service
+	*identity.Directory
+	*identity.Keys
 }
 
 func (m membersFake) List() []access.Member { return m.w.registry.List() }
 
 func (m membersFake) Add(ctx context.Context, by access.Caller, n api.NewMember) (api.Credential, error) {
-	a, err := m.w.identity.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request, n.AcceptLoss)
+	a, err := m.w.identity.Members.AddMember(ctx, by.Principal, n.Name, n.Kind, n.Roles, n.Owner, n.Request, n.AcceptLoss)
 	return api.Credential{Member: a.Member, Device: a.Device}, err
 }
 
@@ -226,15 +248,15 @@ func (m membersFake) Collect(context.Context, access.Caller, api.NewMember) (api
 }
 
 func (m membersFake) Renew(ctx context.Context, device, byKey string, csr []byte) (api.Credential, error) {
-	issued, err := m.Service.Renew(ctx, device, byKey, csr)
+	issued, err := m.w.identity.Certificates.Renew(ctx, device, byKey, csr)
 	return api.Credential{Chain: string(issued.PEM)}, err
 }
 
 func (m membersFake) Revoke(ctx context.Context, by access.Caller, deviceID, why string, acceptLoss bool) (identity.Device, error) {
-	return m.w.identity.Revoke(ctx, by.Principal, deviceID, why, acceptLoss)
+	return m.w.identity.Devices.Revoke(ctx, by.Principal, deviceID, why, acceptLoss)
 }
 
 func (m membersFake) AddDevice(ctx context.Context, by access.Caller, r identity.Recovery) (api.Credential, error) {
-	made, err := m.w.identity.AddDevice(ctx, by.Principal, by.DeviceID, r)
+	made, err := m.w.identity.Devices.AddDevice(ctx, by.Principal, by.DeviceID, r)
 	return api.Credential{Device: made.Device, Revoked: made.Revoked}, err
 }

@@ -37,10 +37,10 @@ func (c *client) renewed() (*client, error) {
 // keysEnd starts the ending of requests whose key ended, as in the daemon.
 func (w *world) keysEnd() {
 	w.t.Helper()
-	w.identity.OnKeyEnd(func(device, key string, why *reason.Error) { w.server.EndKey(device, key, why) })
+	w.identity.Keys.OnEnd(func(device, key string, why *reason.Error) { w.server.EndKey(device, key, why) })
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- w.identity.RunKeys(ctx) }()
+	go func() { ended <- w.identity.Keys.Run(ctx) }()
 	w.t.Cleanup(func() {
 		stop()
 		must.Check(w.t, <-ended)

@@ -64,7 +64,7 @@ func (s *watching) open() bool {
 
 func (w *world) revoke(device string) {
 	w.t.Helper()
-	must.Get(w.identity.Revoke(w.t.Context(), access.User("alice"), device, "lost", true))(w.t)
+	must.Get(w.identity.Devices.Revoke(w.t.Context(), access.User("alice"), device, "lost", true))(w.t)
 }
 
 // Revoking a device ends its own streams immediately, and no others.

@@ -20,7 +20,7 @@ import (
 func (w *world) openPairings() *pairing.Host {
 	w.t.Helper()
 	w.pairings = must.Get(pairing.NewHost(pairing.Config{
-		Issuer: w.identity, Approvals: nobodyAnswers{}, Journal: w.journal,
+		Issuer: w.identity.Pairings, Approvals: nobodyAnswers{}, Journal: w.journal,
 		Server: func() (pairing.Server, error) {
 			return pairing.Server{CA: w.authority.Root().Raw, Name: "localhost", Key: []byte("a key")}, nil
 		},

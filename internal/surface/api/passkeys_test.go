@@ -26,7 +26,7 @@ func (w *world) openPasskeys() *passkeys.Keeper {
 	w.t.Helper()
 	w.passkeys = must.Get(passkeys.New(w.t.Context(), passkeys.Config{
 		Store: w.db.Identity(), Members: w.registry, Gateway: w.rootDigest(), Now: w.now,
-		Independent:    w.identity.History().Controllers().Independence().Independent,
+		Independent:    w.identity.Directory.History().Controllers().Independence().Independent,
 		AgentConnected: func(context.Context) (bool, error) { return w.agentConnected, nil },
 	}))(w.t)
 	must.Do(w.t, w.passkeys.At(consoleOrigin))

@@ -250,7 +250,7 @@ func TestProofOfAnotherDevice(t *testing.T) {
 		t.Error("a key that waits gets a number for a vote")
 	}
 	wantError(t, "confirming without the right to", w.bob.confirms(key, carol.device, got.GetSha256()), reason.PermissionDenied)
-	must.Get(w.identity.UpdateMember(t.Context(), identity.Daemon(), identity.MemberChange{Member: "user:bob", AddRoles: []access.Role{access.RoleOwner}, AcceptLoss: true}))(t)
+	must.Get(w.identity.Members.UpdateMember(t.Context(), identity.Daemon(), identity.MemberChange{Member: "user:bob", AddRoles: []access.Role{access.RoleOwner}, AcceptLoss: true}))(t)
 	wantError(t, "confirming by another key", w.bob.confirms(theirs, carol.device, got.GetSha256()), reason.PresenceNotProven)
 	wantError(t, "confirming one's own key by itself", carol.confirms(theirs, carol.device, got.GetSha256()), reason.PresenceNotProven)
 	must.Do(t, w.bob.confirms(key, carol.device, got.GetSha256()))
@@ -335,7 +335,7 @@ func (w *world) onSocketOf(peer localsocket.Peer) (socket, device *client) {
 	t := w.t
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "operator")
-	dev, _, err := w.identity.Start(t.Context(), identity.LocalConfig{Dir: dir, Address: "127.0.0.1:1", ServerName: "localhost"})
+	dev, _, err := w.identity.Local.Start(t.Context(), identity.LocalConfig{Dir: dir, Address: "127.0.0.1:1", ServerName: "localhost"})
 	must.Do(t, err)
 	w.engine.Swap(w.policySet(w.registry.List()))
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -397,7 +397,7 @@ func TestHostResetsAPresenceKey(t *testing.T) {
 	}
 	for _, device := range []string{w.alice.device, w.bob.device} {
 		must.Get(socket.presence().ConfirmPresenceKey(t.Context(), &palyrav1.ConfirmPresenceKeyRequest{DeviceId: device}))(t)
-		if d, _ := w.identity.Device(device); !d.Presence.Proves() {
+		if d, _ := w.identity.Directory.Device(device); !d.Presence.Proves() {
 			t.Error("the host's word does not count")
 		}
 	}
@@ -433,17 +433,17 @@ func TestConfirmMembersForHost(t *testing.T) {
 			reply, err := socket.presence().ConfirmMembers(t.Context(), &palyrav1.ConfirmMembersRequest{Members: []string{"bob", "user:bob"}})
 			if c.want != "" {
 				wantError(t, name, err, c.want)
-				if len(w.identity.Confirmed()) > 0 {
+				if len(w.identity.Notices.Confirmed()) > 0 {
 					t.Error("members were confirmed")
 				}
 				return
 			}
-			if got := reply.GetMembers(); err != nil || !slices.Equal(got, []string{"user:bob"}) || !slices.Equal(w.identity.Confirmed(), []access.Principal{access.User("bob")}) {
+			if got := reply.GetMembers(); err != nil || !slices.Equal(got, []string{"user:bob"}) || !slices.Equal(w.identity.Notices.Confirmed(), []access.Principal{access.User("bob")}) {
 				t.Errorf("confirmed %v: %v", got, err)
 			}
 			_, err = socket.presence().ConfirmMembers(t.Context(), &palyrav1.ConfirmMembersRequest{Members: []string{"carl", "nosuch"}})
 			wantError(t, "with an unknown member", err, reason.NotFound)
-			if slices.Contains(w.identity.Confirmed(), access.User("carl")) {
+			if slices.Contains(w.identity.Notices.Confirmed(), access.User("carl")) {
 				t.Error("one of the two was confirmed")
 			}
 			// Root is accepted for this method alone.
@@ -483,11 +483,11 @@ func TestConfirmMembersWithPresence(t *testing.T) {
 	wantError(t, "no proof", err, reason.PresenceNotProven)
 	wantError(t, "another owner's device", confirm(w.alice, key, bob, bob), reason.PermissionDenied)
 	wantError(t, "the device of another member", confirm(w.bob, bobs, bob, bob), reason.PermissionDenied)
-	if list := w.identity.Confirmed(); len(list) > 0 {
+	if list := w.identity.Notices.Confirmed(); len(list) > 0 {
 		t.Fatalf("confirmed %v", list)
 	}
 	must.Check(t, confirm(device, key, bob, bob))
-	if list := w.identity.Confirmed(); !slices.Equal(list, []access.Principal{access.User("bob")}) {
+	if list := w.identity.Notices.Confirmed(); !slices.Equal(list, []access.Principal{access.User("bob")}) {
 		t.Errorf("confirmed %v", list)
 	}
 }

@@ -163,7 +163,7 @@ func (w *world) openRooms() {
 	}))(t)
 	w.tokens = must.Get(token.New(t.Context(), token.Config{Store: w.db.Tokens(), Members: registry}))(t)
 	w.registry = registry
-	w.people.Members, w.people.Log, w.people.Now = w.identity, slog.New(slog.DiscardHandler), w.now
+	w.people.Members, w.people.Log, w.people.Now = w.identity.Logins, slog.New(slog.DiscardHandler), w.now
 	w.people.Refused = func(ctx context.Context, source string) {
 		w.audit.Refused(ctx, source, api.CompleteLoginProcedure, reason.LoginRefused)
 	}
@@ -205,9 +205,9 @@ func (w *world) serve() {
 	stopping, stop := context.WithCancel(context.Background())
 	w.stopping = stop
 	w.server = must.Get(api.New(stopping, api.Config{
-		Auth: w.identity, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, FirstWait: w.firstWait, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
-		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: membersFake{w.identity, w}, DeviceAdmin: membersFake{w.identity, w}, Origins: w.identity, Alerts: w.identity, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity}, DeviceActs: w.db, Presence: w.identity, Passkeys: w.openPasskeys(),
-		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Skills: w.openSkills(), Upstreams: noUpstreams{}, Packages: noUpstreams{}, Notify: notify.New(notify.Config{Store: deliveries.New(w.db), Log: logger}), ChatUsers: must.Get(notify.NewUsers(t.Context(), deliveries.New(w.db), w.registry, w.identity, change.Unguarded, w.now))(t), UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
+		Auth: w.identity.Callers, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, FirstWait: w.firstWait, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
+		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: newMembersFake(w), DeviceAdmin: newMembersFake(w), Origins: originsFake{w.identity.Directory, w.identity.Consents}, Alerts: w.identity.Notices, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity.Directory, w.identity.Keys}, DeviceActs: w.db, Presence: presenceFake{w.identity.Directory, w.identity.PresenceKeys, w.identity.Confirmations}, Passkeys: w.openPasskeys(),
+		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Skills: w.openSkills(), Upstreams: noUpstreams{}, Packages: noUpstreams{}, Notify: notify.New(notify.Config{Store: deliveries.New(w.db), Log: logger}), ChatUsers: must.Get(notify.NewUsers(t.Context(), deliveries.New(w.db), w.registry, w.identity.Consents, change.Unguarded, w.now))(t), UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
 		Installed:       must.Get(watch.New(t.Context(), w.db.Installed(), logger, w.now))(t),
 		OwnerRunsAgents: func() bool { return !w.serviceUser },
 		Console:         w.openConsole(), About: people.About{ID: "gateway.test", Version: "test", Frozen: func(context.Context) bool { return false }, Pending: func() int { return w.desk.Counts().Pending },
@@ -220,11 +220,11 @@ func (w *world) serve() {
 		Logins: w.logins, Self: people.Gateway{Root: string(w.authority.RootPEM()), ServerName: "localhost"},
 		Surfaces: w.surfaces, Hosts: func(name string) bool { return name == "gateway.test" }, Issuers: w.issuers,
 	}))(t)
-	w.identity.OnChange(func(context.Context, access.Principal) error {
+	w.identity.Directory.OnChange(func(context.Context, access.Principal) error {
 		w.engine.Swap(w.policySet(w.registry.List()))
 		return nil
 	})
-	w.identity.OnEnd(func(d identity.Device, why *reason.Error) { w.server.End(d.ID, why) })
+	w.identity.OpenWork.OnEnd(func(d identity.Device, why *reason.Error) { w.server.End(d.ID, why) })
 	w.tokens.OnRevoke(func(t token.Token) {
 		w.server.End(t.ID, reason.Errorf(reason.Unauthenticated, "the token was revoked"))
 	})
@@ -285,7 +285,7 @@ type client struct {
 
 // deviceOf returns a member as the caller of its device.
 func (w *world) deviceOf(p access.Principal) access.Caller {
-	for _, d := range w.identity.Devices() {
+	for _, d := range w.identity.Directory.Devices() {
 		if d.Principal == p {
 			return access.Caller{Principal: p, OnBehalfOf: p, DeviceID: d.ID, Paired: true}
 		}
@@ -298,9 +298,9 @@ func (w *world) deviceOf(p access.Principal) access.Caller {
 func (w *world) admit(p, owner access.Principal, roles ...access.Role) *client {
 	w.t.Helper()
 	key, csr := request(w.t)
-	a := must.Get(w.identity.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr, true))(w.t)
+	a := must.Get(w.identity.Members.AddMember(w.t.Context(), identity.Daemon(), p.Name, p.Kind, roles, owner, csr, true))(w.t)
 	if a.Member.AwaitsConsent {
-		must.Get(w.identity.ConsentToAgent(w.t.Context(), w.deviceOf(owner), identity.Consent{Agent: p.String()}))(w.t)
+		must.Get(w.identity.Consents.ConsentToAgent(w.t.Context(), w.deviceOf(owner), identity.Consent{Agent: p.String()}))(w.t)
 	}
 	return w.connect(a.Device.ID, certificate(a.Certificate.Chain, key))
 }

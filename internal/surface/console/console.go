@@ -25,7 +25,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Members returns the current caller of a session's member. identity.Service implements it.
+// Members returns the current caller of a session's member. identity.Callers implements it.
 type Members interface {
 	// SessionCaller returns the caller of a device's member, without a key of the device. Its
 	// errors have the reason Unauthenticated.

@@ -24,7 +24,7 @@ type Members interface {
 
 // Consents checks whether a caller acts for itself.
 type Consents interface {
-	// OwnWord returns nil if no other member can act as the caller (identity.Service.OwnWord).
+	// OwnWord returns nil if no other member can act as the caller (identity.Consents.OwnWord).
 	OwnWord(by access.Caller) error
 }
 
