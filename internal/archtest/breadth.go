@@ -44,7 +44,6 @@ var broad = map[string]int{
 	"internal/exec/workspace.Root":                29,
 	"internal/exec/workspace/overlay.transaction": 30,
 	"internal/gateway/doctor.subject":             39,
-	"internal/identity/ca.Authority":              72,
 	"internal/identity/login.Service":             26,
 	"internal/identity/pairing.Host":              29,
 	"internal/identity/passkeys.Keeper":           26,

@@ -120,14 +120,14 @@ func TestInterruptedRotation(t *testing.T) {
 			start(t, cfg).end()
 			authority, _, err := ca.Open(filepath.Join(cfg.StateDir, "ca"), ca.Options{TrustDomain: cfg.TrustDomain})
 			must.Do(t, err)
-			old := authority.JournalVerifiers()[0]
-			text, next, err := authority.NextJournalKey()
+			old := authority.Journal.Verifiers()[0]
+			text, next, err := authority.Journal.Next()
 			must.Do(t, err)
 			origin, known, err := journalkey.Origin(authority)
 			must.Do(t, err)
 			if durable {
 				db := must.Get(sqlite.Open(t.Context(), statedir.Store(cfg.StateDir), sqlite.Options{Origin: origin, Verifiers: known}))(t)
-				log := must.Get(journal.New(db, journal.Options{Key: must.Get(journal.ParseKey(authority.JournalSigner()))(t)}))(t)
+				log := must.Get(journal.New(db, journal.Options{Key: must.Get(journal.ParseKey(authority.Journal.Signer()))(t)}))(t)
 				must.Get(log.Rotate(t.Context(), must.Get(journal.ParseKey(text))(t), next.ChainPEM(), next.CertifiedAt))(t)
 				must.Do(t, db.Close(t.Context()))
 			}
@@ -186,13 +186,13 @@ func TestFiveYears(t *testing.T) {
 	db := must.Get(sqlite.Open(t.Context(), statedir.Store(dir), sqlite.Options{Origin: origin, Verifiers: known, Now: now}))(t)
 	defer func() { _ = db.Close(context.WithoutCancel(t.Context())) }()
 	log := must.Get(journalkey.Open(t.Context(), db, authority, journal.Options{}))(t)
-	first := authority.Notary()
+	first := authority.Notary.Key()
 	notary := must.Get(attest.NewNotary(attest.NotaryConfig{Signer: first.Signer, Chain: first.Chain, Gateway: authority.TrustDomain(), Now: now}))(t)
 	var envelopes []attest.Envelope
 	for month := range 5 * 12 {
 		clock = clock.AddDate(0, 1, 0)
 		must.Do(t, authority.Maintain())
-		key := authority.Notary()
+		key := authority.Notary.Key()
 		must.Do(t, notary.Use(key.Signer, key.Chain))
 		envelopes = append(envelopes, must.Get(notary.Sign(t.Context(), anExecution(clock)))(t))
 		must.Get(log.Append(t.Context(), event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte("{}")}))(t)

@@ -211,7 +211,7 @@ func TestRotationIsJournaledFirst(t *testing.T) {
 	cfg := testConfig(t)
 	start(t, cfg).end()
 	must.Do(t, withStores(t.Context(), cfg, func(s stores, authority *ca.Authority) error {
-		log := must.Get(journal.New(failing{s.journal}, journal.Options{Key: must.Get(journal.ParseKey(authority.JournalSigner()))(t)}))(t)
+		log := must.Get(journal.New(failing{s.journal}, journal.Options{Key: must.Get(journal.ParseKey(authority.Journal.Signer()))(t)}))(t)
 		keys := &keyadmin.Keys{Authority: authority, Journal: log}
 		was := keys.List()
 		for _, key := range gatewayKeys {

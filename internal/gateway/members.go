@@ -199,9 +199,9 @@ func openMembers(ctx context.Context, g *gateway, _ Options) error {
 	if g.chatUsers, err = notify.NewUsers(ctx, g.stores.notify, g.registry, g.identity.Consents, guard(g), time.Now); err != nil {
 		return err
 	}
-	notary := g.authority.Notary()
+	notary := g.authority.Notary.Key()
 	cfg := attest.NotaryConfig{Signer: notary.Signer, Chain: notary.Chain, Gateway: g.authority.TrustDomain()}
-	for _, p := range g.authority.PastNotaries() {
+	for _, p := range g.authority.Notary.Past() {
 		cfg.Past = append(cfg.Past, attest.PastKey{Chain: p.Chain, RetiredAt: p.RetiredAt})
 	}
 	g.notary, err = attest.NewNotary(cfg)

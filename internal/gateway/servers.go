@@ -482,7 +482,7 @@ func keepTokens(ctx context.Context, g *gateway) error {
 // keepIdentity renews certificates until ctx ends.
 func keepIdentity(ctx context.Context, g *gateway) error {
 	renewed := func() error {
-		key := g.authority.Notary()
+		key := g.authority.Notary.Key()
 		return g.notary.Use(key.Signer, key.Chain)
 	}
 	failed := func(err error) { g.log.ErrorContext(ctx, "renewing certificates", slog.String("error", err.Error())) }

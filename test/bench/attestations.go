@@ -98,7 +98,7 @@ func (b *bench) notary() (*attest.Notary, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := authority.Notary()
+	key := authority.Notary.Key()
 	return attest.NewNotary(attest.NotaryConfig{Signer: key.Signer, Chain: key.Chain, Gateway: authority.TrustDomain()})
 }
 

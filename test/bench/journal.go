@@ -207,11 +207,11 @@ type keys struct {
 }
 
 func keysOf(a *ca.Authority) (k keys, err error) {
-	if k.signer, err = journal.ParseKey(a.JournalSigner()); err != nil {
+	if k.signer, err = journal.ParseKey(a.Journal.Signer()); err != nil {
 		return k, err
 	}
 	k.origin = k.signer.Name()
-	k.known, err = journal.ParseKeys(a.JournalVerifiers()...)
+	k.known, err = journal.ParseKeys(a.Journal.Verifiers()...)
 	return k, err
 }
 

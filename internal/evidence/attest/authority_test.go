@@ -21,9 +21,9 @@ func TestUnderTheGatewaysAuthority(t *testing.T) {
 		t.Helper()
 		a, _, err := ca.Open(dir, ca.Options{Now: clock, TrustDomain: gateway})
 		must.Do(t, err)
-		current := a.Notary()
+		current := a.Notary.Key()
 		c := attest.NotaryConfig{Signer: current.Signer, Chain: current.Chain, Gateway: a.TrustDomain(), Now: clock}
-		for _, p := range a.PastNotaries() {
+		for _, p := range a.Notary.Past() {
 			c.Past = append(c.Past, attest.PastKey{Chain: p.Chain, RetiredAt: p.RetiredAt})
 		}
 		n := must.Get(attest.NewNotary(c))(t)
@@ -35,11 +35,11 @@ func TestUnderTheGatewaysAuthority(t *testing.T) {
 
 	now = now.Add(ca.IssuingLife * 3 / 4)
 	must.Do(t, a.Maintain())
-	renewed := a.Notary()
+	renewed := a.Notary.Key()
 	must.Do(t, n.Use(renewed.Signer, renewed.Chain))
 	signed = append(signed, mustSign(t, n, execution()))
 
-	rotated := must.Get(a.RotateNotary())(t)
+	rotated := must.Get(a.Notary.Rotate())(t)
 	// Between the authority's rotation and the notary's, the old key still signs. Those signatures
 	// must also verify later.
 	signed = append(signed, mustSign(t, n, execution()))

@@ -154,7 +154,7 @@ func (p *subject) keys(context.Context) finding {
 	if err != nil {
 		return broken(err)
 	}
-	root, notary := authority.Root(), authority.Notary().Chain[0]
+	root, notary := authority.Root(), authority.Notary.Key().Chain[0]
 	detail := fmt.Sprintf("trust domain %s, root until %s, notary until %s", authority.TrustDomain(),
 		root.NotAfter.Format(time.DateOnly), notary.NotAfter.Format(time.DateOnly))
 	if left := time.Until(root.NotAfter); left < 180*24*time.Hour {

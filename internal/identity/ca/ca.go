@@ -24,7 +24,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"palyra/internal/core/dnsname"
@@ -63,25 +62,16 @@ type Options struct {
 	Module Module
 }
 
-// Authority issues certificates. It is safe for concurrent use.
+// Authority issues and verifies the certificates of devices and servers. It is safe for concurrent
+// use.
 type Authority struct {
-	dir    string
-	domain string
-	hosts  []string
-	now    func() time.Time
-	rand   io.Reader
-	// module is nil if the keys are files.
-	module Module
-	// sealing is true while keys are moved into the module. plain is true if a key other than the
-	// root's was found in a file.
-	sealing, plain bool
-	root           pair
-
-	mu      sync.Mutex
-	issuing pair
-	notary  NotaryKey
-	past    []NotaryKey
-	journal journalKeys
+	keys *keyStore
+	root *trustRoot
+	// Issuing is the intermediate that signs all other certificates. Notary and Journal have the
+	// signing keys of the notary and the journal.
+	Issuing *Issuing
+	Notary  *Notary
+	Journal *JournalKeys
 }
 
 // pair is a certificate with its key.
@@ -101,15 +91,15 @@ func Open(dir string, o Options) (a *Authority, created bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	if err := endSeal(a.dir); err != nil {
+	if err := endSeal(a.keys.dir); err != nil {
 		return nil, false, fmt.Errorf("ending the move of keys: %w", err)
 	}
 	empty, err := isEmpty(dir)
 	if err != nil {
 		return nil, false, fmt.Errorf("opening certificate authority: %w", err)
 	}
-	if empty && a.module != nil {
-		if err := a.module.Prove(); err != nil {
+	if empty && a.keys.module != nil {
+		if err := a.keys.module.Prove(); err != nil {
 			return nil, false, fmt.Errorf("making certificate authority: %w", err)
 		}
 	}
@@ -118,7 +108,7 @@ func Open(dir string, o Options) (a *Authority, created bool, err error) {
 			return nil, false, fmt.Errorf("making certificate authority: %w", err)
 		}
 	}
-	if err := a.sweep(); err != nil {
+	if err := a.keys.sweep(); err != nil {
 		return nil, false, fmt.Errorf("opening certificate authority: %w", err)
 	}
 	if err := a.load(); err != nil {
@@ -134,7 +124,7 @@ func Inspect(dir string, o Options) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkSealed(a.dir); err != nil {
+	if err := checkSealed(a.keys.dir); err != nil {
 		return nil, err
 	}
 	if err := a.load(); err != nil {
@@ -144,26 +134,32 @@ func Inspect(dir string, o Options) (*Authority, error) {
 }
 
 func newAuthority(dir string, o Options) (*Authority, error) {
-	a := &Authority{dir: filepath.Clean(dir), domain: o.TrustDomain, now: o.Now, rand: o.Rand, module: o.Module}
-	if a.domain != "" && (!lowerDomain(a.domain) || net.ParseIP(a.domain) != nil) {
-		return nil, reason.Errorf(reason.ConfigInvalid, "trust domain %q is not a lower-case DNS name", a.domain)
+	if o.TrustDomain != "" && (!lowerDomain(o.TrustDomain) || net.ParseIP(o.TrustDomain) != nil) {
+		return nil, reason.Errorf(reason.ConfigInvalid, "trust domain %q is not a lower-case DNS name", o.TrustDomain)
 	}
-	if a.now == nil {
-		a.now = time.Now
+	if o.Now == nil {
+		o.Now = time.Now
 	}
-	if a.rand == nil {
-		a.rand = rand.Reader
+	if o.Rand == nil {
+		o.Rand = rand.Reader
 	}
-	a.hosts = Loopback()
+	hosts := Loopback()
 	for _, h := range o.ServerHosts {
 		if err := checkHost(h); err != nil {
 			return nil, err
 		}
-		if !slices.Contains(a.hosts, h) {
-			a.hosts = append(a.hosts, h)
+		if !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
 		}
 	}
-	return a, nil
+	keys := &keyStore{dir: filepath.Clean(dir), module: o.Module}
+	root := &trustRoot{keys: keys, domain: o.TrustDomain, now: o.Now, rand: o.Rand}
+	issuing := &Issuing{keys: keys, root: root, hosts: hosts}
+	return &Authority{
+		keys: keys, root: root, Issuing: issuing,
+		Notary:  &Notary{keys: keys, root: root, issuing: issuing},
+		Journal: &JournalKeys{keys: keys, root: root, issuing: issuing},
+	}, nil
 }
 
 func checkHost(h string) error {
@@ -184,11 +180,11 @@ func isEmpty(dir string) (bool, error) {
 // create creates all files in a sibling directory and renames it, so that a crash leaves no
 // partial authority.
 func (a *Authority) create() error {
-	parent := filepath.Dir(a.dir)
+	parent := filepath.Dir(a.keys.dir)
 	if err := os.MkdirAll(parent, keyfile.DirMode); err != nil {
 		return err
 	}
-	made := a.dir + ".new"
+	made := a.keys.dir + ".new"
 	if err := os.RemoveAll(made); err != nil {
 		return err
 	}
@@ -198,10 +194,10 @@ func (a *Authority) create() error {
 	if err := a.fill(made); err != nil {
 		return err
 	}
-	if err := os.Remove(a.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(a.keys.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if err := os.Rename(made, a.dir); err != nil {
+	if err := os.Rename(made, a.keys.dir); err != nil {
 		return err
 	}
 	return keyfile.SyncDir(parent)
@@ -209,47 +205,44 @@ func (a *Authority) create() error {
 
 // fill writes all files of a new authority into dir.
 func (a *Authority) fill(dir string) error {
-	if err := a.makeRoot(); err != nil {
+	if err := a.root.make(); err != nil {
 		return err
 	}
-	if err := a.makeIssuing(dir); err != nil {
+	if err := a.Issuing.make(dir); err != nil {
 		return err
 	}
-	if err := a.writePair(filepath.Join(dir, rootFile), a.root); err != nil {
+	if err := a.keys.writePair(filepath.Join(dir, rootFile), a.root.pair); err != nil {
 		return err
 	}
-	if err := a.makeNotary(dir); err != nil {
+	if err := a.Notary.make(dir); err != nil {
 		return err
 	}
-	return a.makeJournalKey(dir)
+	return a.Journal.make(dir)
 }
 
 // load reads all files.
 func (a *Authority) load() error {
-	if err := keyfile.CheckDir(a.dir); err != nil {
+	if err := keyfile.CheckDir(a.keys.dir); err != nil {
 		return err
 	}
 	var err error
-	if a.root, err = a.readPair(filepath.Join(a.dir, rootFile)); err != nil {
+	if a.root.pair, err = a.keys.readPair(filepath.Join(a.keys.dir, rootFile)); err != nil {
 		return err
 	}
-	if err := a.checkRoot(); err != nil {
+	if err := a.root.check(); err != nil {
 		return err
 	}
-	if a.issuing, err = a.readPair(filepath.Join(a.dir, issuingFile)); err != nil {
+	if err := a.Issuing.load(); err != nil {
 		return err
 	}
-	if err := a.issuing.cert.CheckSignatureFrom(a.root.cert); err != nil {
-		return reason.Errorf(reason.ConfigInvalid, "the issuing certificate is not from this root: %w", err)
-	}
-	if err := a.loadNotary(); err != nil {
+	if err := a.Notary.load(); err != nil {
 		return err
 	}
-	return a.loadJournalKeys()
+	return a.Journal.load()
 }
 
 // TrustDomain returns the trust domain.
-func (a *Authority) TrustDomain() string { return a.domain }
+func (a *Authority) TrustDomain() string { return a.root.domain }
 
 // Root returns the root certificate.
 func (a *Authority) Root() *x509.Certificate { return a.root.cert }
@@ -261,15 +254,13 @@ func (a *Authority) RootPEM() []byte { return chainPEM([]*x509.Certificate{a.roo
 // life are over, and certifies a checkpoint key that an older release created. Open calls it, and a
 // daemon calls it daily.
 func (a *Authority) Maintain() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := a.renewIssuing(); err != nil {
+	if err := a.Issuing.renew(); err != nil {
 		return fmt.Errorf("renewing the issuing certificate: %w", err)
 	}
-	if err := a.renewNotary(); err != nil {
+	if err := a.Notary.renew(); err != nil {
 		return fmt.Errorf("renewing the notary's certificate: %w", err)
 	}
-	if err := a.certifyJournalKeys(); err != nil {
+	if err := a.Journal.certifyOld(); err != nil {
 		return fmt.Errorf("certifying the checkpoint key: %w", err)
 	}
 	return nil

@@ -34,7 +34,7 @@ func TestOpenMakesAndReads(t *testing.T) {
 	if err != nil || created {
 		t.Fatalf("created %v, %v", created, err)
 	}
-	if !a.Root().Equal(b.Root()) || a.JournalSigner() != b.JournalSigner() || !a.Notary().Chain[0].Equal(b.Notary().Chain[0]) {
+	if !a.Root().Equal(b.Root()) || a.Journal.Signer() != b.Journal.Signer() || !a.Notary.Key().Chain[0].Equal(b.Notary.Key().Chain[0]) {
 		t.Error("the second start does not find what the first made")
 	}
 	if _, err := os.Stat(dir + ".new"); !errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func modes(t *testing.T, dir string) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	a, c := newAuthorityAt(t)
-	root, issuing := a.Root(), a.issuing.cert
+	root, issuing := a.Root(), a.Issuing.current.cert
 	for name, cert := range map[string]*x509.Certificate{"root": root, "issuing": issuing} {
 		key, ok := cert.PublicKey.(*ecdsa.PublicKey)
 		if !ok || key.Curve != elliptic.P256() || !cert.IsCA {
@@ -197,11 +197,11 @@ func leaveCopies(t *testing.T, dir string) {
 func TestLeftoversAreSwept(t *testing.T) {
 	t.Parallel()
 	a, _ := newAuthorityAt(t)
-	leaveCopies(t, a.dir)
-	if _, created, err := Open(a.dir, Options{}); err != nil || created {
+	leaveCopies(t, a.keys.dir)
+	if _, created, err := Open(a.keys.dir, Options{}); err != nil || created {
 		t.Fatalf("created %v, %v", created, err)
 	}
-	if left := must.Get(filepath.Glob(filepath.Join(a.dir, ".*")))(t); len(left) > 0 {
+	if left := must.Get(filepath.Glob(filepath.Join(a.keys.dir, ".*")))(t); len(left) > 0 {
 		t.Errorf("there is %q", left)
 	}
 }
@@ -209,25 +209,25 @@ func TestLeftoversAreSwept(t *testing.T) {
 func TestMaintainRenews(t *testing.T) {
 	t.Parallel()
 	a, c := newAuthorityAt(t)
-	old, notary := a.issuing.cert, a.Notary()
+	old, notary := a.Issuing.current.cert, a.Notary.Key()
 	before := device(t, a)
-	if err := a.Maintain(); err != nil || !a.issuing.cert.Equal(old) {
+	if err := a.Maintain(); err != nil || !a.Issuing.current.cert.Equal(old) {
 		t.Errorf("renewed too early: %v", err)
 	}
 	c.Add(IssuingLife * 2 / 3)
 	after := device(t, a) // issuing renews it without Maintain
-	if a.issuing.cert.Equal(old) {
+	if a.Issuing.current.cert.Equal(old) {
 		t.Error("the issuing certificate was not renewed")
 	}
 	must.Do(t, a.Maintain())
-	if n := a.Notary(); n.Chain[0].Equal(notary.Chain[0]) || string(n.Chain[0].RawSubjectPublicKeyInfo) != string(notary.Chain[0].RawSubjectPublicKeyInfo) {
+	if n := a.Notary.Key(); n.Chain[0].Equal(notary.Chain[0]) || string(n.Chain[0].RawSubjectPublicKeyInfo) != string(notary.Chain[0].RawSubjectPublicKeyInfo) {
 		t.Error("the notary's certificate was not renewed for the same key")
 	}
-	if past := a.PastNotaries(); len(past) != 1 || !past[0].RetiredAt.IsZero() || past[0].Signer != nil {
+	if past := a.Notary.Past(); len(past) != 1 || !past[0].RetiredAt.IsZero() || past[0].Signer != nil {
 		t.Errorf("past %+v", past)
 	}
-	b := open(t, a.dir, Options{Now: c.Now})
-	if len(b.PastNotaries()) != 1 || !b.issuing.cert.Equal(a.issuing.cert) {
+	b := open(t, a.keys.dir, Options{Now: c.Now})
+	if len(b.Notary.Past()) != 1 || !b.Issuing.current.cert.Equal(a.Issuing.current.cert) {
 		t.Error("the renewal was not kept")
 	}
 	if _, err := a.VerifyDevice(chain(t, after)); err != nil {
@@ -245,7 +245,7 @@ func TestHostsChangeTheConstraints(t *testing.T) {
 	}
 	_, err := a.IssueServer([]string{"gateway.example"})
 	reasontest.Want(t, "unconfigured host", err, reason.ConfigInvalid)
-	b := open(t, a.dir, Options{Now: c.Now, ServerHosts: []string{"gateway.example", "192.0.2.7", "2001:db8::7"}})
+	b := open(t, a.keys.dir, Options{Now: c.Now, ServerHosts: []string{"gateway.example", "192.0.2.7", "2001:db8::7"}})
 	cert := must.Get(b.IssueServer([]string{"gateway.example", "192.0.2.7", "2001:db8::7"}))(t)
 	if _, s, cl := handshake(t, serverOf(t, b, []string{"gateway.example"}), named(client(b, c.Now, nil), "gateway.example")); s != nil || cl != nil {
 		t.Errorf("handshake: %v, %v", s, cl)
@@ -258,23 +258,23 @@ func TestHostsChangeTheConstraints(t *testing.T) {
 func TestNotaryRotation(t *testing.T) {
 	t.Parallel()
 	a, c := newAuthorityAt(t)
-	old := a.Notary()
-	next := must.Get(a.RotateNotary())(t)
-	past := a.PastNotaries()
+	old := a.Notary.Key()
+	next := must.Get(a.Notary.Rotate())(t)
+	past := a.Notary.Past()
 	if next.Chain[0].Equal(old.Chain[0]) || len(past) != 1 || !past[0].Chain[0].Equal(old.Chain[0]) || past[0].RetiredAt.Before(c.Now()) {
 		t.Errorf("past %+v", past)
 	}
-	b := open(t, a.dir, Options{Now: c.Now})
-	if !b.Notary().Chain[0].Equal(next.Chain[0]) || len(b.PastNotaries()) != 1 || b.PastNotaries()[0].RetiredAt.IsZero() {
+	b := open(t, a.keys.dir, Options{Now: c.Now})
+	if !b.Notary.Key().Chain[0].Equal(next.Chain[0]) || len(b.Notary.Past()) != 1 || b.Notary.Past()[0].RetiredAt.IsZero() {
 		t.Error("the rotation was not kept")
 	}
 
 	// A crash happened between the two writes of a rotation, so the list of past keys already
 	// contains the current certificate.
-	must.Do(t, b.writePast(b.dir, append(b.PastNotaries(), NotaryKey{Chain: next.Chain, RetiredAt: c.Now()})))
-	d := open(t, a.dir, Options{Now: c.Now})
-	if len(d.PastNotaries()) != 1 || !d.Notary().Chain[0].Equal(next.Chain[0]) {
-		t.Errorf("after the crash: %d past", len(d.PastNotaries()))
+	must.Do(t, writePast(b.keys.dir, append(b.Notary.Past(), NotaryKey{Chain: next.Chain, RetiredAt: c.Now()})))
+	d := open(t, a.keys.dir, Options{Now: c.Now})
+	if len(d.Notary.Past()) != 1 || !d.Notary.Key().Chain[0].Equal(next.Chain[0]) {
+		t.Errorf("after the crash: %d past", len(d.Notary.Past()))
 	}
 }
 
@@ -282,17 +282,17 @@ func TestJournalKeys(t *testing.T) {
 	t.Parallel()
 	a, c := newAuthorityAt(t)
 	sign := func(a *Authority) []byte {
-		s := must.Get(note.NewSigner(a.JournalSigner()))(t)
+		s := must.Get(note.NewSigner(a.Journal.Signer()))(t)
 		return must.Get(note.Sign(&note.Note{Text: "palyra.local/journal\n1\n"}, s))(t)
 	}
 	old := sign(a)
-	if _, _, err := a.NextJournalKey(); err != nil {
+	if _, _, err := a.Journal.Next(); err != nil {
 		t.Fatal(err)
 	}
-	must.Do(t, a.AdoptJournalKey(7))
-	for name, a := range map[string]*Authority{"same": a, "again": open(t, a.dir, Options{Now: c.Now})} {
+	must.Do(t, a.Journal.Adopt(7))
+	for name, a := range map[string]*Authority{"same": a, "again": open(t, a.keys.dir, Options{Now: c.Now})} {
 		var known []note.Verifier
-		for _, text := range a.JournalVerifiers() {
+		for _, text := range a.Journal.Verifiers() {
 			v := must.Get(note.NewVerifier(text))(t)
 			known = append(known, v)
 		}

@@ -27,28 +27,39 @@ const (
 	journalNextFile = "journal-next.json"
 )
 
+// keyStore stores the private keys of an authority in files of one directory. With a module, the
+// files have only what the module can open.
+type keyStore struct {
+	dir string
+	// module is nil if the keys are files.
+	module Module
+	// sealing is true while keys are moved into the module. plain is true if a key other than the
+	// root's was found in a file.
+	sealing, plain bool
+}
+
 // sweep removes the temporary file of a write that was killed before its rename. It may contain a
 // key in use, including one that has since moved into a module.
-func (a *Authority) sweep() error {
-	return keyfile.Sweep(a.dir, rootFile, issuingFile, notaryFile, notaryPastFile, journalFile, journalPastFile, journalKeysFile, journalNextFile)
+func (s *keyStore) sweep() error {
+	return keyfile.Sweep(s.dir, rootFile, issuingFile, notaryFile, notaryPastFile, journalFile, journalPastFile, journalKeysFile, journalNextFile)
 }
 
 // certBlock is the type of the PEM block of a certificate.
 const certBlock = "CERTIFICATE"
 
 // writePair writes key and certificate into one file, so that they always match.
-func (a *Authority) writePair(path string, p pair) error { return a.writeKeyChain(path, p.key, p.cert) }
+func (s *keyStore) writePair(path string, p pair) error { return s.writeKeyChain(path, p.key, p.cert) }
 
-func (a *Authority) writeKeyChain(path string, key crypto.Signer, chain ...*x509.Certificate) error {
-	text, err := a.keyText(key)
+func (s *keyStore) writeKeyChain(path string, key crypto.Signer, chain ...*x509.Certificate) error {
+	text, err := s.keyText(key)
 	if err != nil {
 		return err
 	}
 	return keyfile.Write(path, slices.Concat(text, chainPEM(chain)))
 }
 
-func (a *Authority) readPair(path string) (pair, error) {
-	key, chain, err := a.readKeyChain(path)
+func (s *keyStore) readPair(path string) (pair, error) {
+	key, chain, err := s.readKeyChain(path)
 	if err != nil {
 		return pair{}, err
 	}
@@ -57,17 +68,17 @@ func (a *Authority) readPair(path string) (pair, error) {
 
 // readKeyChain reads a private key and the chain of its certificate. With a module, only the root's
 // key may be in the file itself, for a gateway whose other keys were moved.
-func (a *Authority) readKeyChain(path string) (crypto.Signer, []*x509.Certificate, error) {
+func (s *keyStore) readKeyChain(path string) (crypto.Signer, []*x509.Certificate, error) {
 	text, err := keyfile.Read(path)
 	if err != nil {
 		return nil, nil, err
 	}
-	key, chain, err := a.parseKeyChain(text)
+	key, chain, err := s.parseKeyChain(text)
 	if err != nil {
 		return nil, nil, damaged(path, err)
 	}
 	if filepath.Base(path) != rootFile && isPlain(text) {
-		err = a.foundPlain(path)
+		err = s.foundPlain(path)
 	}
 	return key, chain, err
 }
@@ -105,7 +116,7 @@ func isPlain(text []byte) bool {
 	return block != nil && block.Type == keyfile.KeyBlock
 }
 
-func (a *Authority) parseKeyChain(text []byte) (crypto.Signer, []*x509.Certificate, error) {
+func (s *keyStore) parseKeyChain(text []byte) (crypto.Signer, []*x509.Certificate, error) {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type == certBlock {
 		return nil, nil, errors.New("it does not begin with a private key in PEM")
@@ -114,7 +125,7 @@ func (a *Authority) parseKeyChain(text []byte) (crypto.Signer, []*x509.Certifica
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err := a.openKey(block, chain[0].PublicKey)
+	key, err := s.openKey(block, chain[0].PublicKey)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
-	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 )
 
@@ -35,6 +34,13 @@ type Issued struct {
 	NotBefore, NotAfter time.Time
 }
 
+// The paths in the URIs of identities.
+const (
+	devicePath  = "/device/"
+	notaryPath  = "/notary/"
+	journalPath = "/journal/"
+)
+
 // IssueServer creates a key and a certificate for this host's servers. It refuses hosts that are
 // neither loopback nor configured.
 func (a *Authority) IssueServer(hosts []string) (*tls.Certificate, error) {
@@ -43,12 +49,12 @@ func (a *Authority) IssueServer(hosts []string) (*tls.Certificate, error) {
 		return nil, err
 	}
 	t := &x509.Certificate{
-		URIs:        []*url.URL{a.id("/server")},
+		URIs:        []*url.URL{a.root.id("/server")},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	for _, h := range hosts {
-		if !a.mayServe(h) {
+		if !a.Issuing.mayServe(h) {
 			return nil, reason.Errorf(reason.ConfigInvalid, "server certificates are not for host %q", h).
 				WithRemedy("Add the host to the server's configured hosts.")
 		}
@@ -58,7 +64,7 @@ func (a *Authority) IssueServer(hosts []string) (*tls.Certificate, error) {
 			t.DNSNames = append(t.DNSNames, h)
 		}
 	}
-	issued, err := a.issue(t, key.Public(), LeafLife)
+	issued, err := a.Issuing.issue(t, key.Public(), LeafLife)
 	if err != nil {
 		return nil, err
 	}
@@ -66,18 +72,6 @@ func (a *Authority) IssueServer(hosts []string) (*tls.Certificate, error) {
 		Certificate: [][]byte{issued.Chain[0].Raw, issued.Chain[1].Raw},
 		PrivateKey:  key, Leaf: issued.Chain[0],
 	}, nil
-}
-
-func (a *Authority) mayServe(host string) bool {
-	if ip := net.ParseIP(host); ip != nil && ip.To4() != nil && ip.IsLoopback() {
-		return true
-	}
-	for _, h := range a.hosts {
-		if h == host {
-			return true
-		}
-	}
-	return false
 }
 
 // IssueDevice certifies the key of a request (PKCS #10, PEM or DER) for the device with this ULID.
@@ -113,76 +107,11 @@ func (a *Authority) ReissueDevice(pub crypto.PublicKey, deviceID string) (Issued
 }
 
 func (a *Authority) issueDevice(pub crypto.PublicKey, deviceID string, life time.Duration) (Issued, error) {
-	return a.issue(&x509.Certificate{
-		URIs:        []*url.URL{a.id(devicePath + deviceID)},
+	return a.Issuing.issue(&x509.Certificate{
+		URIs:        []*url.URL{a.root.id(devicePath + deviceID)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, pub, life)
-}
-
-// notaryCertificate certifies an Ed25519 key for signing attestations. The chain ends with the
-// root. The certificate is valid as long as the issuing certificate. The caller holds a.mu.
-func (a *Authority) notaryCertificate(pub ed25519.PublicKey) ([]*x509.Certificate, error) {
-	issued, err := a.issueLocked(&x509.Certificate{
-		URIs:        []*url.URL{a.id(notaryPath + "1")},
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageCodeSigning},
-	}, pub, IssuingLife)
-	if err != nil {
-		return nil, err
-	}
-	return append(issued.Chain, a.root.cert), nil
-}
-
-// The paths in the URIs of identities.
-const (
-	devicePath  = "/device/"
-	notaryPath  = "/notary/"
-	journalPath = "/journal/"
-)
-
-// id returns the URI of an identity of the trust domain.
-func (a *Authority) id(path string) *url.URL {
-	return &url.URL{Scheme: "spiffe", Host: a.domain, Path: path}
-}
-
-// issue renews the intermediate when it is due and signs t with it.
-func (a *Authority) issue(t *x509.Certificate, pub any, life time.Duration) (Issued, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := a.renewIssuing(); err != nil {
-		return Issued{}, err
-	}
-	return a.issueLocked(t, pub, life)
-}
-
-func (a *Authority) issueLocked(t *x509.Certificate, pub any, life time.Duration) (Issued, error) {
-	serial, err := a.serial()
-	if err != nil {
-		return Issued{}, err
-	}
-	now := a.now().UTC()
-	t.SerialNumber = serial
-	t.NotBefore = later(now.Add(-skew), a.issuing.cert.NotBefore)
-	t.NotAfter = earlier(now.Add(life), a.issuing.cert.NotAfter)
-	t.BasicConstraintsValid = true
-	cert, err := sign(t, a.issuing.cert, pub, a.issuing.key)
-	if err != nil {
-		return Issued{}, err
-	}
-	chain := []*x509.Certificate{cert, a.issuing.cert}
-	return Issued{
-		Chain: chain, PEM: chainPEM(chain), Serial: cert.SerialNumber.Text(16),
-		KeySHA256: canonical.Digest(cert.RawSubjectPublicKeyInfo),
-		NotBefore: cert.NotBefore, NotAfter: cert.NotAfter,
-	}, nil
-}
-
-func later(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
 }
 
 // RequestKey returns the public key of a certificate request (PKCS #10, PEM or DER). It verifies

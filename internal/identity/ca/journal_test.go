@@ -13,7 +13,7 @@ import (
 
 func onlyJournalKey(t *testing.T, a *Authority) JournalKey {
 	t.Helper()
-	keys := a.JournalKeys()
+	keys := a.Journal.Keys()
 	if len(keys) != 1 {
 		t.Fatalf("%d checkpoint keys", len(keys))
 	}
@@ -40,18 +40,18 @@ func TestExistingJournalKeyIsCertified(t *testing.T) {
 	t.Parallel()
 	a, c := newAuthorityAt(t)
 	certifiedFor(t, a, onlyJournalKey(t, a))
-	must.Do(t, os.Remove(filepath.Join(a.dir, journalKeysFile)))
-	if bare, err := Inspect(a.dir, Options{Now: c.Now}); err != nil || len(onlyJournalKey(t, bare).Chain) != 0 {
+	must.Do(t, os.Remove(filepath.Join(a.keys.dir, journalKeysFile)))
+	if bare, err := Inspect(a.keys.dir, Options{Now: c.Now}); err != nil || len(onlyJournalKey(t, bare).Chain) != 0 {
 		t.Errorf("looking at it certified the key, or failed: %v", err)
 	}
-	b := open(t, a.dir, Options{Now: c.Now})
+	b := open(t, a.keys.dir, Options{Now: c.Now})
 	k := onlyJournalKey(t, b)
 	certifiedFor(t, b, k)
 	if k.Verifier != onlyJournalKey(t, a).Verifier || k.First != 0 || k.Last != 0 {
 		t.Errorf("another key, or not for all sizes: %+v", k)
 	}
 	c.Add(5 * 365 * 24 * time.Hour)
-	again := onlyJournalKey(t, open(t, a.dir, Options{Now: c.Now}))
+	again := onlyJournalKey(t, open(t, a.keys.dir, Options{Now: c.Now}))
 	if !again.Chain[0].Equal(k.Chain[0]) || !again.CertifiedAt.Equal(k.CertifiedAt) {
 		t.Error("the key was certified again")
 	}
@@ -62,36 +62,36 @@ func TestJournalRotationSurvivesACrash(t *testing.T) {
 	t.Parallel()
 	for name, undo := range map[string]func(a *Authority) error{
 		"nothing was written": func(a *Authority) error {
-			return errors.Join(os.Remove(filepath.Join(a.dir, journalKeysFile)), a.writeJournalKeys(a.dir, a.journal.known))
+			return errors.Join(os.Remove(filepath.Join(a.keys.dir, journalKeysFile)), writeJournalKeys(a.keys.dir, a.Journal.known))
 		},
 		"the list was written": func(a *Authority) error {
-			next, err := a.journal.next.Key.key()
+			next, err := a.Journal.next.Key.key()
 			next.First = 8
-			old := a.journal.known[0]
+			old := a.Journal.known[0]
 			old.Last = 7
-			return errors.Join(err, a.writeJournalKeys(a.dir, []JournalKey{next, old}))
+			return errors.Join(err, writeJournalKeys(a.keys.dir, []JournalKey{next, old}))
 		},
 		"all but the end was written": func(a *Authority) error {
-			next := a.journal.next
-			return errors.Join(a.AdoptJournalKey(7), writeJSON(filepath.Join(a.dir, journalNextFile), next))
+			next := a.Journal.next
+			return errors.Join(a.Journal.Adopt(7), writeJSON(filepath.Join(a.keys.dir, journalNextFile), next))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, c := newAuthorityAt(t)
 			old := onlyJournalKey(t, a)
-			_, next, err := a.NextJournalKey()
+			_, next, err := a.Journal.Next()
 			must.Do(t, err)
 			must.Do(t, undo(a))
-			b := open(t, a.dir, Options{Now: c.Now})
-			if b.PendingJournalKey() != next.Verifier {
-				t.Fatalf("pending is %q", b.PendingJournalKey())
+			b := open(t, a.keys.dir, Options{Now: c.Now})
+			if b.Journal.Pending() != next.Verifier {
+				t.Fatalf("pending is %q", b.Journal.Pending())
 			}
-			must.Do(t, b.AdoptJournalKey(7))
-			d := open(t, a.dir, Options{Now: c.Now})
-			keys := d.JournalKeys()
+			must.Do(t, b.Journal.Adopt(7))
+			d := open(t, a.keys.dir, Options{Now: c.Now})
+			keys := d.Journal.Keys()
 			if len(keys) != 2 || keys[0].Verifier != next.Verifier || keys[0].First != 8 || keys[0].Last != 0 ||
-				keys[1].Verifier != old.Verifier || keys[1].First != 0 || keys[1].Last != 7 || d.PendingJournalKey() != "" {
-				t.Errorf("keys %+v, pending %q", keys, d.PendingJournalKey())
+				keys[1].Verifier != old.Verifier || keys[1].First != 0 || keys[1].Last != 7 || d.Journal.Pending() != "" {
+				t.Errorf("keys %+v, pending %q", keys, d.Journal.Pending())
 			}
 			certifiedFor(t, d, keys[0])
 			certifiedFor(t, d, keys[1])
@@ -103,18 +103,18 @@ func TestJournalKeyIsDropped(t *testing.T) {
 	t.Parallel()
 	a, c := newAuthorityAt(t)
 	old := onlyJournalKey(t, a)
-	if err := a.AdoptJournalKey(1); err == nil {
+	if err := a.Journal.Adopt(1); err == nil {
 		t.Error("a key that is not there took over")
 	}
-	if _, _, err := a.NextJournalKey(); err != nil {
+	if _, _, err := a.Journal.Next(); err != nil {
 		t.Fatal(err)
 	}
-	must.Do(t, a.DropJournalKey())
-	if _, err := os.Stat(filepath.Join(a.dir, journalNextFile)); !errors.Is(err, fs.ErrNotExist) {
+	must.Do(t, a.Journal.Drop())
+	if _, err := os.Stat(filepath.Join(a.keys.dir, journalNextFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the secret of the dropped key is still there: %v", err)
 	}
-	b := open(t, a.dir, Options{Now: c.Now})
-	if b.PendingJournalKey() != "" || onlyJournalKey(t, b).Verifier != old.Verifier {
+	b := open(t, a.keys.dir, Options{Now: c.Now})
+	if b.Journal.Pending() != "" || onlyJournalKey(t, b).Verifier != old.Verifier {
 		t.Error("the dropped key is in use")
 	}
 }

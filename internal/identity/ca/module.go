@@ -20,7 +20,7 @@ import (
 )
 
 // Module is hardware that stores keys, such as a TPM. It returns a key or secret as one PEM block
-// that only the same hardware can use.
+// that only the same hardware can use. It MUST be safe for concurrent use.
 type Module interface {
 	// Name returns the name of the device.
 	Name() string
@@ -42,11 +42,11 @@ type moduleKey struct {
 }
 
 // newP256 creates a key in the module, or in memory if the authority has none.
-func (a *Authority) newP256() (crypto.Signer, error) {
-	if a.module == nil {
+func (s *keyStore) newP256() (crypto.Signer, error) {
+	if s.module == nil {
 		return ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	}
-	key, text, err := a.module.NewKey()
+	key, text, err := s.module.NewKey()
 	if err != nil {
 		return nil, err
 	}
@@ -54,23 +54,23 @@ func (a *Authority) newP256() (crypto.Signer, error) {
 }
 
 // keyText returns the file content for a key. With a module, no key is written in plain text.
-func (a *Authority) keyText(key crypto.Signer) ([]byte, error) {
+func (s *keyStore) keyText(key crypto.Signer) ([]byte, error) {
 	if k, ok := key.(moduleKey); ok {
 		return k.text, nil
 	}
-	if a.module != nil {
+	if s.module != nil {
 		seed, ok := key.(ed25519.PrivateKey)
 		if !ok {
 			return nil, fmt.Errorf("a %T cannot be sealed", key)
 		}
-		return a.module.Seal(seed.Seed())
+		return s.module.Seal(seed.Seed())
 	}
 	return keyfile.KeyText(key)
 }
 
 // openKey opens the key in the first block of a file, and requires that it matches the public key
 // that the file certifies.
-func (a *Authority) openKey(block *pem.Block, public crypto.PublicKey) (crypto.Signer, error) {
+func (s *keyStore) openKey(block *pem.Block, public crypto.PublicKey) (crypto.Signer, error) {
 	if block.Type == keyfile.KeyBlock {
 		parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 		if err != nil {
@@ -82,15 +82,15 @@ func (a *Authority) openKey(block *pem.Block, public crypto.PublicKey) (crypto.S
 		}
 		return key, nil
 	}
-	if a.module == nil {
+	if s.module == nil {
 		return nil, errElsewhere
 	}
 	text := pem.EncodeToMemory(block)
 	if _, sealed := public.(ed25519.PublicKey); !sealed {
-		key, err := a.module.Key(text)
+		key, err := s.module.Key(text)
 		return moduleKey{key, text}, err
 	}
-	seed, err := a.module.Unseal(text)
+	seed, err := s.module.Unseal(text)
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +107,9 @@ var errElsewhere = reason.Errorf(reason.ConfigInvalid, "the key is in a TPM, and
 
 // foundPlain refuses a key in a file if the settings require a module, unless it is about to be
 // moved there.
-func (a *Authority) foundPlain(path string) error {
-	if a.module == nil || a.sealing {
-		a.plain = true
+func (s *keyStore) foundPlain(path string) error {
+	if s.module == nil || s.sealing {
+		s.plain = true
 		return nil
 	}
 	return reason.Errorf(reason.ConfigInvalid, "%s holds a key in plain text, and keys.store is \"tpm\"", path).
@@ -121,8 +121,8 @@ func (a *Authority) foundPlain(path string) error {
 const signerPrefix = "PRIVATE+KEY+"
 
 // signerText returns the file content for the private text of a checkpoint key.
-func (a *Authority) signerText(signer string) (string, error) {
-	if a.module == nil {
+func (s *keyStore) signerText(signer string) (string, error) {
+	if s.module == nil {
 		return signer, nil
 	}
 	parts := strings.SplitN(strings.TrimPrefix(signer, signerPrefix), "+", 3)
@@ -130,39 +130,39 @@ func (a *Authority) signerText(signer string) (string, error) {
 	if err != nil || len(parts) != 3 {
 		return "", errors.New("the checkpoint key has no private text")
 	}
-	text, err := a.module.Seal(raw)
+	text, err := s.module.Seal(raw)
 	return string(text), err
 }
 
 // openSigner returns the private text of a checkpoint key. It checks that the text belongs to
 // the verifier.
-func (a *Authority) openSigner(text, verifier string) (signer string, err error) {
+func (s *keyStore) openSigner(text, verifier string) (signer string, err error) {
 	v, err := note.NewVerifier(verifier)
 	if err != nil {
 		return "", err
 	}
 	signer = text
 	if block, _ := pem.Decode([]byte(text)); block != nil {
-		if signer, err = a.unsealSigner(block, verifier); err != nil {
+		if signer, err = s.unsealSigner(block, verifier); err != nil {
 			return "", err
 		}
 	}
-	s, err := note.NewSigner(signer)
+	own, err := note.NewSigner(signer)
 	if err != nil {
 		return "", err
 	}
 	probe := []byte("palyra journal key self-test")
-	if sig, err := s.Sign(probe); err != nil || !v.Verify(probe, sig) {
+	if sig, err := own.Sign(probe); err != nil || !v.Verify(probe, sig) {
 		return "", errors.New("the two keys do not belong together")
 	}
 	return signer, nil
 }
 
-func (a *Authority) unsealSigner(block *pem.Block, verifier string) (string, error) {
-	if a.module == nil {
+func (s *keyStore) unsealSigner(block *pem.Block, verifier string) (string, error) {
+	if s.module == nil {
 		return "", errElsewhere
 	}
-	raw, err := a.module.Unseal(pem.EncodeToMemory(block))
+	raw, err := s.module.Unseal(pem.EncodeToMemory(block))
 	if err != nil {
 		return "", err
 	}

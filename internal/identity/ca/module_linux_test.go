@@ -30,7 +30,7 @@ func inTPM(t *testing.T) (*Authority, *clock, *tpmtest.TPM) {
 }
 
 func (a *Authority) again(c *clock) Options {
-	return Options{Now: c.Now, Module: a.module}
+	return Options{Now: c.Now, Module: a.keys.module}
 }
 
 // contents returns the files of a directory by name.
@@ -50,8 +50,8 @@ func contents(t *testing.T, dir string) map[string]string {
 
 // hasSecret reports whether text contains an unsealed key, in one of the formats of key files.
 func hasSecret(text string, a *Authority) bool {
-	seed, _ := a.Notary().Signer.(ed25519.PrivateKey)
-	raw, _ := base64.StdEncoding.DecodeString(a.JournalSigner()[strings.LastIndexByte(a.JournalSigner(), '+')+1:])
+	seed, _ := a.Notary.Key().Signer.(ed25519.PrivateKey)
+	raw, _ := base64.StdEncoding.DecodeString(a.Journal.Signer()[strings.LastIndexByte(a.Journal.Signer(), '+')+1:])
 	for rest := []byte(text); ; {
 		block, more := pem.Decode(rest)
 		if block == nil {
@@ -62,27 +62,27 @@ func hasSecret(text string, a *Authority) bool {
 		}
 		rest = more
 	}
-	return strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, a.JournalSigner())
+	return strings.Contains(text, "PRIVATE KEY") || strings.Contains(text, a.Journal.Signer())
 }
 
 func TestKeysInATPM(t *testing.T) {
 	t.Parallel()
 	a, c, _ := inTPM(t)
-	for name, text := range contents(t, a.dir) {
+	for name, text := range contents(t, a.keys.dir) {
 		if hasSecret(text, a) {
 			t.Errorf("%s holds a key in plain", name)
 		}
 	}
 	plain, _ := newAuthorityAt(t)
-	if text := contents(t, plain.dir); !hasSecret(text[notaryFile], plain) || !hasSecret(text[journalFile], plain) || !hasSecret(text[rootFile], plain) {
+	if text := contents(t, plain.keys.dir); !hasSecret(text[notaryFile], plain) || !hasSecret(text[journalFile], plain) || !hasSecret(text[rootFile], plain) {
 		t.Error("the control: keys in files are not seen")
 	}
-	b := open(t, a.dir, a.again(c))
-	if !a.Root().Equal(b.Root()) || a.JournalSigner() != b.JournalSigner() || !a.Notary().Chain[0].Equal(b.Notary().Chain[0]) {
+	b := open(t, a.keys.dir, a.again(c))
+	if !a.Root().Equal(b.Root()) || a.Journal.Signer() != b.Journal.Signer() || !a.Notary.Key().Chain[0].Equal(b.Notary.Key().Chain[0]) {
 		t.Error("the second start does not find what the first made")
 	}
 	for _, p := range b.Places() {
-		if p.Place != PlaceTPM || !strings.Contains(p.Detail, a.module.Name()) {
+		if p.Place != PlaceTPM || !strings.Contains(p.Detail, a.keys.module.Name()) {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -96,19 +96,19 @@ func TestKeysInATPM(t *testing.T) {
 func TestRotationInATPM(t *testing.T) {
 	t.Parallel()
 	a, c, _ := inTPM(t)
-	first, notary := a.JournalSigner(), a.Notary()
+	first, notary := a.Journal.Signer(), a.Notary.Key()
 	c.Add(IssuingLife * 3 / 4)
 	must.Do(t, a.Maintain()) // the root signs another intermediate, with its own key
-	must.Get(a.RotateNotary())(t)
-	next, _, err := a.NextJournalKey()
+	must.Get(a.Notary.Rotate())(t)
+	next, _, err := a.Journal.Next()
 	must.Do(t, err)
-	b := open(t, a.dir, a.again(c)) // a crash before the adoption
-	must.Do(t, b.AdoptJournalKey(7))
-	d := open(t, a.dir, a.again(c))
-	if d.JournalSigner() != next || next == first || d.Notary().Chain[0].Equal(notary.Chain[0]) {
+	b := open(t, a.keys.dir, a.again(c)) // a crash before the adoption
+	must.Do(t, b.Journal.Adopt(7))
+	d := open(t, a.keys.dir, a.again(c))
+	if d.Journal.Signer() != next || next == first || d.Notary.Key().Chain[0].Equal(notary.Chain[0]) {
 		t.Error("a rotated key is not in use")
 	}
-	for name, text := range contents(t, a.dir) {
+	for name, text := range contents(t, a.keys.dir) {
 		if hasSecret(text, d) || hasSecret(text, a) || hasSecret(text, b) {
 			t.Errorf("%s holds a key in plain", name)
 		}
@@ -158,18 +158,18 @@ func TestAnotherTPM(t *testing.T) {
 	t.Parallel()
 	a, c, e := inTPM(t)
 	other := tpmtest.Start(t)
-	refusedWith(t, "another TPM", a.dir, Options{Now: c.Now, Module: tpm.New(other.Device)}, "Start palyrad with the TPM that made the keys")
+	refusedWith(t, "another TPM", a.keys.dir, Options{Now: c.Now, Module: tpm.New(other.Device)}, "Start palyrad with the TPM that made the keys")
 	e.Halt()
-	refusedWith(t, "no TPM", a.dir, a.again(c), "Start palyrad with the TPM that made the keys")
-	if keys, err := ReadJournalKeys(a.dir); err != nil || keys[0].Verifier != a.JournalVerifiers()[0] {
+	refusedWith(t, "no TPM", a.keys.dir, a.again(c), "Start palyrad with the TPM that made the keys")
+	if keys, err := ReadJournalKeys(a.keys.dir); err != nil || keys[0].Verifier != a.Journal.Verifiers()[0] {
 		t.Errorf("what verifies the journal needs the TPM: %v", err)
 	}
 	e.Boot(t)
-	open(t, a.dir, a.again(c)) // control: a restart of the machine
+	open(t, a.keys.dir, a.again(c)) // control: a restart of the machine
 	e.SetOwnerPassword(t, "secret")
-	refusedWith(t, "a password of the owner hierarchy", a.dir, a.again(c), "tpm2_changeauth -c owner`).")
+	refusedWith(t, "a password of the owner hierarchy", a.keys.dir, a.again(c), "tpm2_changeauth -c owner`).")
 	e.Clear(t)
-	refusedWith(t, "a cleared TPM", a.dir, a.again(c), "Start palyrad with the TPM that made the keys")
+	refusedWith(t, "a cleared TPM", a.keys.dir, a.again(c), "Start palyrad with the TPM that made the keys")
 }
 
 // A request that the TPM cannot fulfil is refused before any file is written.
@@ -196,9 +196,9 @@ func TestSetUpRefusals(t *testing.T) {
 func TestSettingsAndFilesDisagree(t *testing.T) {
 	t.Parallel()
 	a, c, _ := inTPM(t)
-	refusedWith(t, "keys in a TPM, store is file", a.dir, Options{Now: c.Now}, "Set keys.store to \"tpm\"")
+	refusedWith(t, "keys in a TPM, store is file", a.keys.dir, Options{Now: c.Now}, "Set keys.store to \"tpm\"")
 	plain, c := newAuthorityAt(t)
-	refusedWith(t, "keys in files, store is tpm", plain.dir, Options{Now: c.Now, Module: a.module}, "palyrad keys seal")
+	refusedWith(t, "keys in files, store is tpm", plain.keys.dir, Options{Now: c.Now, Module: a.keys.module}, "palyrad keys seal")
 }
 
 // One plain key among sealed keys, as an old backup can restore it, is refused until it is
@@ -207,15 +207,15 @@ func TestOneKeyInPlain(t *testing.T) {
 	t.Parallel()
 	m := tpm.New(tpmtest.Start(t).Device)
 	was, c, cert := sealable(t)
-	o, before := Options{Now: c.Now, Module: m}, contents(t, was.dir)
-	must.Get(Seal(was.dir, o))(t)
+	o, before := Options{Now: c.Now, Module: m}, contents(t, was.keys.dir)
+	must.Get(Seal(was.keys.dir, o))(t)
 	for _, name := range []string{issuingFile, notaryFile, journalFile, journalNextFile} {
-		must.Do(t, os.WriteFile(filepath.Join(was.dir, name), []byte(before[name]), 0o600))
-		refusedWith(t, name, was.dir, o, "palyrad keys seal")
-		if moved, err := Seal(was.dir, o); err != nil || !moved {
+		must.Do(t, os.WriteFile(filepath.Join(was.keys.dir, name), []byte(before[name]), 0o600))
+		refusedWith(t, name, was.keys.dir, o, "palyrad keys seal")
+		if moved, err := Seal(was.keys.dir, o); err != nil || !moved {
 			t.Errorf("%s: moved %v, %v", name, moved, err)
 		}
-		isSame(t, name, was, open(t, was.dir, o), cert)
+		isSame(t, name, was, open(t, was.keys.dir, o), cert)
 	}
 }
 
@@ -223,8 +223,8 @@ func TestOneKeyInPlain(t *testing.T) {
 func TestSwappedBlobs(t *testing.T) {
 	t.Parallel()
 	a, c, _ := inTPM(t)
-	other := open(t, filepath.Join(t.TempDir(), "ca"), Options{Now: c.Now, Module: a.module, TrustDomain: "palyra.local"})
-	files, foreign := contents(t, a.dir), contents(t, other.dir)
+	other := open(t, filepath.Join(t.TempDir(), "ca"), Options{Now: c.Now, Module: a.keys.module, TrustDomain: "palyra.local"})
+	files, foreign := contents(t, a.keys.dir), contents(t, other.keys.dir)
 	key := func(text string) (block, rest string) {
 		end := strings.Index(text, "-----END") + strings.Index(text[strings.Index(text, "-----END"):], "\n") + 1
 		return text[:end], text[end:]
@@ -235,16 +235,16 @@ func TestSwappedBlobs(t *testing.T) {
 		notaryFile:  func() string { b, _ := key(files[journalFile]); _, r := key(files[notaryFile]); return b + r },
 		journalFile: func() string { b, _ := key(files[notaryFile]); _, r := key(files[journalFile]); return b + r },
 	} {
-		must.Do(t, os.WriteFile(filepath.Join(a.dir, name), []byte(text()), 0o600))
-		refusedWith(t, name, a.dir, a.again(c), "Restore the file")
+		must.Do(t, os.WriteFile(filepath.Join(a.keys.dir, name), []byte(text()), 0o600))
+		refusedWith(t, name, a.keys.dir, a.again(c), "Restore the file")
 		damagedText := strings.Replace(files[name], "\n", "\nA", 3)
-		must.Do(t, os.WriteFile(filepath.Join(a.dir, name), []byte(damagedText), 0o600))
-		if _, _, err := Open(a.dir, a.again(c)); err == nil {
+		must.Do(t, os.WriteFile(filepath.Join(a.keys.dir, name), []byte(damagedText), 0o600))
+		if _, _, err := Open(a.keys.dir, a.again(c)); err == nil {
 			t.Errorf("%s: a damaged blob opens", name)
 		}
-		must.Do(t, os.WriteFile(filepath.Join(a.dir, name), []byte(files[name]), 0o600))
+		must.Do(t, os.WriteFile(filepath.Join(a.keys.dir, name), []byte(files[name]), 0o600))
 	}
-	open(t, a.dir, a.again(c)) // control
+	open(t, a.keys.dir, a.again(c)) // control
 }
 
 // Every file of an authority is private, even if it contains only sealed keys.
@@ -253,26 +253,26 @@ func TestModesOfEveryFile(t *testing.T) {
 	sealed, c, _ := inTPM(t)
 	plain, _ := newAuthorityAt(t)
 	for _, a := range []*Authority{sealed, plain} {
-		_, _, err := a.NextJournalKey()
+		_, _, err := a.Journal.Next()
 		must.Do(t, err)
-		must.Get(a.RotateNotary())(t)
-		must.Do(t, writeJournalPast(a.dir, a.JournalKeys()))
-		o := Options{Now: c.Now, Module: a.module}
-		names := contents(t, a.dir)
+		must.Get(a.Notary.Rotate())(t)
+		must.Do(t, writeJournalPast(a.keys.dir, a.Journal.Keys()))
+		o := Options{Now: c.Now, Module: a.keys.module}
+		names := contents(t, a.keys.dir)
 		if len(names) != 8 {
 			t.Errorf("%d files", len(names))
 		}
 		for name := range names {
-			path := filepath.Join(a.dir, name)
+			path := filepath.Join(a.keys.dir, name)
 			must.Do(t, os.Chmod(path, 0o644))
-			_, _, err := Open(a.dir, o)
+			_, _, err := Open(a.keys.dir, o)
 			var e *reason.Error
 			if !errors.As(err, &e) || e.Code != reason.ConfigInvalid || !strings.Contains(e.NextStep(), "chmod 600 "+path) {
 				t.Errorf("%s with mode 0644: %v", name, err)
 			}
 			must.Do(t, os.Chmod(path, 0o600))
 		}
-		open(t, a.dir, o)
+		open(t, a.keys.dir, o)
 	}
 }
 
@@ -333,7 +333,7 @@ func TestKillAtEveryStepOfSetUp(t *testing.T) {
 func sealable(t *testing.T) (*Authority, *clock, *tls.Certificate) {
 	t.Helper()
 	a, c := newAuthorityAt(t)
-	_, _, err := a.NextJournalKey()
+	_, _, err := a.Journal.Next()
 	must.Do(t, err)
 	return a, c, device(t, a)
 }
@@ -341,8 +341,8 @@ func sealable(t *testing.T) (*Authority, *clock, *tls.Certificate) {
 // isSame checks that an authority has the same keys as before.
 func isSame(t *testing.T, what string, was, is *Authority, cert *tls.Certificate) {
 	t.Helper()
-	if !is.Root().Equal(was.Root()) || is.JournalSigner() != was.JournalSigner() || is.PendingJournalKey() != was.PendingJournalKey() ||
-		is.journal.next.Signer != was.journal.next.Signer || !is.Notary().Chain[0].Equal(was.Notary().Chain[0]) {
+	if !is.Root().Equal(was.Root()) || is.Journal.Signer() != was.Journal.Signer() || is.Journal.Pending() != was.Journal.Pending() ||
+		is.Journal.next.Signer != was.Journal.next.Signer || !is.Notary.Key().Chain[0].Equal(was.Notary.Key().Chain[0]) {
 		t.Errorf("%s: not the same keys", what)
 	}
 	if _, err := is.VerifyDevice(chain(t, cert)); err != nil {
@@ -354,14 +354,14 @@ func TestSeal(t *testing.T) {
 	t.Parallel()
 	m := tpm.New(tpmtest.Start(t).Device)
 	was, c, cert := sealable(t)
-	leaveCopies(t, was.dir)
+	leaveCopies(t, was.keys.dir)
 	o := Options{Now: c.Now, Module: m}
 	for _, want := range []bool{true, false} {
-		if moved, err := Seal(was.dir, o); err != nil || moved != want {
+		if moved, err := Seal(was.keys.dir, o); err != nil || moved != want {
 			t.Fatalf("moved %v, %v", moved, err)
 		}
 	}
-	is := open(t, was.dir, o)
+	is := open(t, was.keys.dir, o)
 	isSame(t, "sealed", was, is, cert)
 	var places []string
 	for _, p := range is.Places() {
@@ -370,16 +370,16 @@ func TestSeal(t *testing.T) {
 	if got := strings.Join(places, ", "); got != "root file, issuing tpm, notary tpm, journal tpm" {
 		t.Error(got)
 	}
-	for name, text := range contents(t, was.dir) {
+	for name, text := range contents(t, was.keys.dir) {
 		if name != rootFile && hasSecret(text, is) {
 			t.Errorf("%s holds a key in plain", name)
 		}
 	}
-	must.Do(t, is.AdoptJournalKey(3))
-	if text := contents(t, was.dir)[journalFile]; hasSecret(text, is) {
+	must.Do(t, is.Journal.Adopt(3))
+	if text := contents(t, was.keys.dir)[journalFile]; hasSecret(text, is) {
 		t.Error("the adopted key lies in plain")
 	}
-	if _, err := is.VerifyDevice([]*x509.Certificate{device(t, is).Leaf, is.issuing.cert}); err != nil {
+	if _, err := is.VerifyDevice([]*x509.Certificate{device(t, is).Leaf, is.Issuing.current.cert}); err != nil {
 		t.Error(err)
 	}
 	_, err := Seal(filepath.Join(t.TempDir(), "ca"), o)
@@ -394,20 +394,20 @@ func TestKillAtEveryStepOfSeal(t *testing.T) {
 	for at := 1; ; at++ {
 		was, c, cert := sealable(t)
 		o := Options{Now: c.Now, Module: &dying{Module: m, at: at}}
-		dead := killed(func() { must.Get(Seal(was.dir, o))(t) })
+		dead := killed(func() { must.Get(Seal(was.keys.dir, o))(t) })
 		if !dead {
 			if at < 4 {
 				t.Errorf("only %d steps", at)
 			}
 			break
 		}
-		if _, err := Inspect(was.dir, Options{Now: c.Now}); err != nil {
+		if _, err := Inspect(was.keys.dir, Options{Now: c.Now}); err != nil {
 			t.Errorf("killed at step %d: %v", at, err)
 		}
-		isSame(t, "killed", was, open(t, was.dir, Options{Now: c.Now}), cert)
+		isSame(t, "killed", was, open(t, was.keys.dir, Options{Now: c.Now}), cert)
 		o.Module = m
-		must.Get(Seal(was.dir, o))(t)
-		isSame(t, "sealed after it was killed", was, open(t, was.dir, o), cert)
+		must.Get(Seal(was.keys.dir, o))(t)
+		isSame(t, "sealed after it was killed", was, open(t, was.keys.dir, o), cert)
 	}
 	killedWhileMoving(t, m)
 }
@@ -417,9 +417,9 @@ func killedWhileMoving(t *testing.T, m Module) {
 	for after := 0; ; after++ {
 		was, c, cert := sealable(t)
 		o := Options{Now: c.Now, Module: m}
-		was.module = m
-		must.Do(t, was.sealInto(was.dir+sealingSuffix))
-		files := must.Get(os.ReadDir(was.dir + sealedSuffix))(t)
+		was.keys.module = m
+		must.Do(t, was.sealInto(was.keys.dir+sealingSuffix))
+		files := must.Get(os.ReadDir(was.keys.dir + sealedSuffix))(t)
 		if after > len(files) {
 			if after != 5 {
 				t.Errorf("%d files were moved", after-1)
@@ -427,16 +427,16 @@ func killedWhileMoving(t *testing.T, m Module) {
 			return
 		}
 		for _, f := range files[:after] {
-			must.Do(t, os.Rename(filepath.Join(was.dir+sealedSuffix, f.Name()), filepath.Join(was.dir, f.Name())))
+			must.Do(t, os.Rename(filepath.Join(was.keys.dir+sealedSuffix, f.Name()), filepath.Join(was.keys.dir, f.Name())))
 		}
-		_, err := Inspect(was.dir, o)
+		_, err := Inspect(was.keys.dir, o)
 		reasontest.Want(t, "in the middle of a move", err, reason.ConfigInvalid)
 		if after%2 == 0 {
-			moved, err := Seal(was.dir, o)
+			moved, err := Seal(was.keys.dir, o)
 			if err != nil || moved {
 				t.Errorf("after %d files: moved %v, %v", after, moved, err)
 			}
 		}
-		isSame(t, "killed while moving", was, open(t, was.dir, o), cert)
+		isSame(t, "killed while moving", was, open(t, was.keys.dir, o), cert)
 	}
 }

@@ -29,32 +29,32 @@ func Seal(dir string, o Options) (moved bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if err := endSeal(a.dir); err != nil {
+	if err := endSeal(a.keys.dir); err != nil {
 		return false, fmt.Errorf("ending the move of keys: %w", err)
 	}
-	if empty, err := isEmpty(a.dir); err != nil {
+	if empty, err := isEmpty(a.keys.dir); err != nil {
 		return false, err
 	} else if empty {
-		return false, reason.Errorf(reason.ConfigInvalid, "%s contains no keys", a.dir).
+		return false, reason.Errorf(reason.ConfigInvalid, "%s contains no keys", a.keys.dir).
 			WithRemedy("Start palyrad: it creates the keys of a new gateway as set in keys.store.")
 	}
-	if err := a.sweep(); err != nil {
+	if err := a.keys.sweep(); err != nil {
 		return false, fmt.Errorf("moving keys: %w", err)
 	}
-	a.sealing = true
+	a.keys.sealing = true
 	if err := a.load(); err != nil {
 		return false, fmt.Errorf("opening certificate authority: %w", err)
 	}
-	if !a.plain {
+	if !a.keys.plain {
 		return false, nil
 	}
-	if err := a.module.Prove(); err != nil {
+	if err := a.keys.module.Prove(); err != nil {
 		return false, err
 	}
-	if err := a.sealInto(a.dir + sealingSuffix); err != nil {
-		return false, errors.Join(fmt.Errorf("moving keys: %w", err), os.RemoveAll(a.dir+sealingSuffix))
+	if err := a.sealInto(a.keys.dir + sealingSuffix); err != nil {
+		return false, errors.Join(fmt.Errorf("moving keys: %w", err), os.RemoveAll(a.keys.dir+sealingSuffix))
 	}
-	return true, endSeal(a.dir)
+	return true, endSeal(a.keys.dir)
 }
 
 // sealInto writes the new files of the authority, and renames the directory when it is complete.
@@ -62,26 +62,26 @@ func (a *Authority) sealInto(made string) error {
 	if err := os.Mkdir(made, keyfile.DirMode); err != nil {
 		return err
 	}
-	if _, inside := a.issuing.key.(moduleKey); !inside {
-		if err := a.makeIssuing(made); err != nil {
+	if _, inside := a.Issuing.current.key.(moduleKey); !inside {
+		if err := a.Issuing.make(made); err != nil {
 			return err
 		}
 	}
-	if err := a.writeKeyChain(filepath.Join(made, notaryFile), a.notary.Signer, a.notary.Chain...); err != nil {
+	if err := a.keys.writeKeyChain(filepath.Join(made, notaryFile), a.Notary.current.Signer, a.Notary.current.Chain...); err != nil {
 		return err
 	}
-	if err := a.writeJournalKey(made, a.journal.signer, a.journal.verifier); err != nil {
+	if err := a.Journal.write(made, a.Journal.signer, a.Journal.verifier); err != nil {
 		return err
 	}
-	if a.journal.next.Key.Verifier != "" {
-		if err := a.writeNext(made, a.journal.next); err != nil {
+	if a.Journal.next.Key.Verifier != "" {
+		if err := a.Journal.writeNext(made, a.Journal.next); err != nil {
 			return err
 		}
 	}
-	if err := os.Rename(made, a.dir+sealedSuffix); err != nil {
+	if err := os.Rename(made, a.keys.dir+sealedSuffix); err != nil {
 		return err
 	}
-	return keyfile.SyncDir(filepath.Dir(a.dir))
+	return keyfile.SyncDir(filepath.Dir(a.keys.dir))
 }
 
 // endSeal completes or reverts an interrupted move of keys.
@@ -139,28 +139,28 @@ type KeyPlace struct {
 
 // Places returns the location of each key of the authority.
 func (a *Authority) Places() []KeyPlace {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	places := []KeyPlace{
-		a.place("root", rootFile, a.root.key),
-		a.place("issuing", issuingFile, a.issuing.key),
-		a.place("notary", notaryFile, a.notary.Signer),
-		a.place("journal", journalFile, nil),
+	a.Issuing.mu.Lock()
+	issuing := a.Issuing.current.key
+	a.Issuing.mu.Unlock()
+	return []KeyPlace{
+		a.keys.place("root", rootFile, a.root.key),
+		a.keys.place("issuing", issuingFile, issuing),
+		a.keys.place("notary", notaryFile, a.Notary.Key().Signer),
+		a.keys.place("journal", journalFile, nil),
 	}
-	return places
 }
 
 // place describes the location of a key: inside the module, sealed for the module, or in a
 // file. With a module, only the root may be in a file.
-func (a *Authority) place(name, file string, key any) KeyPlace {
+func (s *keyStore) place(name, file string, key any) KeyPlace {
 	_, inside := key.(moduleKey)
 	switch {
 	case inside:
-		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s, which it never leaves", a.module.Name())}
-	case a.module != nil && file != rootFile:
-		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s, sealed in %s", a.module.Name(), filepath.Join(filepath.Base(a.dir), file))}
+		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s, which it never leaves", s.module.Name())}
+	case s.module != nil && file != rootFile:
+		return KeyPlace{name, PlaceTPM, fmt.Sprintf("%s, sealed in %s", s.module.Name(), filepath.Join(filepath.Base(s.dir), file))}
 	}
-	return FilePlace(name, a.dir, file)
+	return FilePlace(name, s.dir, file)
 }
 
 // FilePlace describes a key in a file of a directory.

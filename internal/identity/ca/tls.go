@@ -18,7 +18,7 @@ import (
 // VerifyDevice proves that a chain belongs to a device of this gateway and is valid now, and
 // returns the device's ULID. It does not check revocation.
 func (a *Authority) VerifyDevice(chain []*x509.Certificate) (deviceID string, err error) {
-	return a.verifyDevice(chain, a.now())
+	return a.verifyDevice(chain, a.root.now())
 }
 
 // RenewableFor is how long after its expiry a device's certificate may still be renewed.
@@ -29,10 +29,10 @@ const RenewableFor = 30 * 24 * time.Hour
 // certificate that has not expired.
 func (a *Authority) VerifyExpired(chain []*x509.Certificate) (deviceID string, err error) {
 	if len(chain) == 0 {
-		return a.verifyDevice(chain, a.now())
+		return a.verifyDevice(chain, a.root.now())
 	}
 	end := chain[0].NotAfter
-	switch now := a.now(); {
+	switch now := a.root.now(); {
 	case !now.After(end):
 		return "", reason.Errorf(reason.Unauthenticated, "the client certificate has not expired")
 	case now.After(end.Add(RenewableFor)):
@@ -65,9 +65,9 @@ func (a *Authority) DeviceID(c *x509.Certificate) (string, error) {
 	if len(c.URIs) != 1 || len(c.DNSNames)+len(c.IPAddresses)+len(c.EmailAddresses) > 0 {
 		return "", reason.Errorf(reason.Unauthenticated, "the client certificate does not have exactly one URI name")
 	}
-	id, ok := deviceName(c.URIs[0], a.domain)
+	id, ok := deviceName(c.URIs[0], a.root.domain)
 	if !ok {
-		return "", reason.Errorf(reason.Unauthenticated, "the client certificate is for %s, not for a device of %s", c.URIs[0], a.domain)
+		return "", reason.Errorf(reason.Unauthenticated, "the client certificate is for %s, not for a device of %s", c.URIs[0], a.root.domain)
 	}
 	return id, nil
 }
@@ -101,7 +101,7 @@ func (a *Authority) ServerTLS(hosts []string, allow func(chain []*x509.Certifica
 		ClientAuth:             tls.VerifyClientCertIfGiven,
 		ClientCAs:              roots,
 		SessionTicketsDisabled: true,
-		Time:                   a.now,
+		Time:                   a.root.now,
 		NextProtos:             []string{"h2", "http/1.1"},
 		// The response to the first request of a client is sent in one write instead of one write
 		// per packet.
@@ -155,7 +155,7 @@ type serverCertificate struct {
 func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.authority.now()
+	now := s.authority.root.now()
 	if s.cert != nil && now.Before(renewAt(s.cert.Leaf)) {
 		return s.cert, nil
 	}

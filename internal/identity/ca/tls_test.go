@@ -263,7 +263,7 @@ func TestNameConstraints(t *testing.T) {
 	} {
 		roots, middle := x509.NewCertPool(), x509.NewCertPool()
 		roots.AddCert(a.Root())
-		middle.AddCert(a.issuing.cert)
+		middle.AddCert(a.Issuing.current.cert)
 		_, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: roots, Intermediates: middle, CurrentTime: c.Now()})
 		if (err == nil) != (name == "control") {
 			t.Errorf("%s: %v", name, err)

@@ -78,7 +78,7 @@ func odd(t testing.TB, a *Authority, change func(*x509.Certificate)) *tls.Certif
 	key := newKey(t)
 	tmpl := &x509.Certificate{KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	change(tmpl)
-	issued := must.Get(a.issue(tmpl, key.Public(), LeafLife))(t)
+	issued := must.Get(a.Issuing.issue(tmpl, key.Public(), LeafLife))(t)
 	return credential(issued.Chain, key)
 }
 

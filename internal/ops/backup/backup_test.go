@@ -297,7 +297,7 @@ func TestNewestHead(t *testing.T) {
 		t.Errorf("newest %+v, backup at %d", n, r.Size)
 	}
 	// A head that the gateway signed for another journal, no longer than the backup's journal.
-	key := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
+	key := must.Get(journal.ParseKey(w.authority.Journal.Signer()))(t)
 	g.NewestHead = must.Get(journal.SignCheckpoint(key, 3, [32]byte{1}))(t).Note
 	g.Dir += "-2"
 	if _, err := Restore(t.Context(), to, g); reason.Of(err) != reason.VerificationFailed {

@@ -111,7 +111,7 @@ func (w *world) pack(list []part, trailer string) string {
 // wrong.
 func (w *world) resign(m Manifest, list []part) {
 	w.t.Helper()
-	key := must.Get(journal.ParseKey(w.authority.JournalSigner()))(w.t)
+	key := must.Get(journal.ParseKey(w.authority.Journal.Signer()))(w.t)
 	list[0].data = must.Get(m.sign(key))(w.t)
 }
 
@@ -201,7 +201,7 @@ func TestHostileArchives(t *testing.T) {
 			return append(list, link, behind)
 		}},
 		"a manifest that another key signed": {change: func(m *Manifest, list []part) []part {
-			list[0].data = must.Get(m.sign(must.Get(journal.ParseKey(newWorld(t, 1).authority.JournalSigner()))(t)))(t)
+			list[0].data = must.Get(m.sign(must.Get(journal.ParseKey(newWorld(t, 1).authority.Journal.Signer()))(t)))(t)
 			return list
 		}},
 		"a manifest of another head": {change: func(m *Manifest, list []part) []part {
@@ -209,7 +209,7 @@ func TestHostileArchives(t *testing.T) {
 			return list
 		}},
 		"a head of another journal": {change: func(m *Manifest, list []part) []part {
-			key := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
+			key := must.Get(journal.ParseKey(w.authority.Journal.Signer()))(t)
 			cp := must.Get(journal.SignCheckpoint(key, m.Size, [32]byte{7}))(t)
 			m.Checkpoint, m.Root = cp.Note, hex.EncodeToString(cp.Root[:])
 			return list

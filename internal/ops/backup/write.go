@@ -71,7 +71,7 @@ func write(ctx context.Context, to string, recipients []age.Recipient, s Source,
 }
 
 func (s Source) manifest(ctx context.Context, c collected) (m Manifest, signed []byte, err error) {
-	key, err := journal.ParseKey(c.authority.JournalSigner())
+	key, err := journal.ParseKey(c.authority.Journal.Signer())
 	if err != nil {
 		return m, nil, err
 	}

@@ -19,7 +19,7 @@ func Rotate(ctx context.Context, log *journal.Log, authority *ca.Authority) (jou
 	if err := endRotation(authority, func() (journal.Rotation, bool, error) { return log.LastRotation(ctx) }); err != nil {
 		return journal.Rotation{}, fmt.Errorf("completing the previous rotation: %w", err)
 	}
-	text, certified, err := authority.NextJournalKey()
+	text, certified, err := authority.Journal.Next()
 	if err != nil {
 		return journal.Rotation{}, err
 	}
@@ -31,7 +31,7 @@ func Rotate(ctx context.Context, log *journal.Log, authority *ca.Authority) (jou
 	if err != nil {
 		return r, err
 	}
-	return r, authority.AdoptJournalKey(r.Last)
+	return r, authority.Journal.Adopt(r.Last)
 }
 
 // Open completes or reverts an interrupted key rotation, and opens the journal with the resulting
@@ -47,7 +47,7 @@ func Open(ctx context.Context, store journal.Store, authority *ca.Authority, o j
 	if err != nil {
 		return nil, fmt.Errorf("completing the rotation of the checkpoint key: %w", err)
 	}
-	if o.Key, err = journal.ParseKey(authority.JournalSigner()); err != nil {
+	if o.Key, err = journal.ParseKey(authority.Journal.Signer()); err != nil {
 		return nil, err
 	}
 	o.Keys = signingKeys(authority)
@@ -57,7 +57,7 @@ func Open(ctx context.Context, store journal.Store, authority *ca.Authority, o j
 // endRotation completes an interrupted rotation if the journal contains it, and reverts it
 // otherwise.
 func endRotation(authority *ca.Authority, lastOf func() (journal.Rotation, bool, error)) error {
-	pending := authority.PendingJournalKey()
+	pending := authority.Journal.Pending()
 	if pending == "" {
 		return nil
 	}
@@ -66,14 +66,14 @@ func endRotation(authority *ca.Authority, lastOf func() (journal.Rotation, bool,
 	case err != nil:
 		return err
 	case found && last.New == pending:
-		return authority.AdoptJournalKey(last.Last)
+		return authority.Journal.Adopt(last.Last)
 	}
-	return authority.DropJournalKey()
+	return authority.Journal.Drop()
 }
 
 // signingKeys returns the checkpoint keys with the sizes that they sign for.
 func signingKeys(authority *ca.Authority) []journal.SigningKey {
-	certified := authority.JournalKeys()
+	certified := authority.Journal.Keys()
 	keys := make([]journal.SigningKey, len(certified))
 	for i, k := range certified {
 		keys[i] = journal.SigningKey{Verifier: k.Verifier, First: k.First, Last: k.Last}
@@ -97,7 +97,7 @@ func Origin(authority *ca.Authority) (string, note.Verifiers, error) {
 
 // Certified returns the checkpoint keys for a key set.
 func Certified(authority *ca.Authority) []attest.CheckpointKey {
-	certified := authority.JournalKeys()
+	certified := authority.Journal.Keys()
 	list := make([]attest.CheckpointKey, len(certified))
 	for i, k := range certified {
 		list[i] = attest.CheckpointKey{

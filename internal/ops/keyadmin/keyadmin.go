@@ -68,17 +68,17 @@ type replaced struct {
 
 // List returns all keys.
 func (k *Keys) List() []Key {
-	notary, past := k.Authority.Notary(), map[string]bool{}
-	for _, p := range k.Authority.PastNotaries() {
+	notary, past := k.Authority.Notary.Key(), map[string]bool{}
+	for _, p := range k.Authority.Notary.Past() {
 		past[digest(p.Chain[0])] = true
 	}
 	delete(past, digest(notary.Chain[0])) // earlier certificates of the same key
 	list := []Key{
 		describe(Root, k.Authority.Root(), 0),
-		describe(Issuing, k.Authority.Issuing(), 0),
+		describe(Issuing, k.Authority.Issuing.Certificate(), 0),
 		describe(Notary, notary.Chain[0], len(past)),
 	}
-	if keys := k.Authority.JournalKeys(); len(keys) > 0 && len(keys[0].Chain) > 0 {
+	if keys := k.Authority.Journal.Keys(); len(keys) > 0 && len(keys[0].Chain) > 0 {
 		list = append(list, describe(Journal, keys[0].Chain[0], len(keys)-1))
 	}
 	return list
@@ -131,9 +131,9 @@ func (k *Keys) Rotate(ctx context.Context, actor, name string) (Rotation, error)
 func (k *Keys) replace(ctx context.Context, name string) error {
 	switch name {
 	case Issuing:
-		return k.Authority.RotateIssuing()
+		return k.Authority.Issuing.Rotate()
 	case Notary:
-		key, err := k.Authority.RotateNotary()
+		key, err := k.Authority.Notary.Rotate()
 		if err != nil || k.Notary == nil {
 			return err
 		}

@@ -168,9 +168,9 @@ func (w *world) openRooms() {
 		w.audit.Refused(ctx, source, api.CompleteLoginProcedure, reason.LoginRefused)
 	}
 	w.logins = must.Get(login.New(w.people))(t)
-	key := w.authority.Notary()
+	key := w.authority.Notary.Key()
 	w.notary = must.Get(attest.NewNotary(attest.NotaryConfig{Signer: key.Signer, Chain: key.Chain, Gateway: w.authority.TrustDomain()}))(t)
-	signer := must.Get(journal.ParseKey(w.authority.JournalSigner()))(t)
+	signer := must.Get(journal.ParseKey(w.authority.Journal.Signer()))(t)
 	w.journal = must.Get(journal.New(w.db, journal.Options{Key: signer}))(t)
 	w.engine = &policy.Engine{}
 	keys, _ := kektest.New(t)
