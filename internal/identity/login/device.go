@@ -134,7 +134,7 @@ func (s *Service) Poll(ctx context.Context, q Question) (in identity.LoggedIn, w
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	p, err := s.provider(ctx)
+	p, err := s.discovery.get(ctx)
 	if err != nil {
 		return in, 0, err
 	}

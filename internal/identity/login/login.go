@@ -77,10 +77,10 @@ type Config struct {
 // Service starts and completes logins. It is safe for concurrent use.
 type Service struct {
 	Config
-	client  *http.Client
-	open    *table
-	lockout *limit.Lockout
-	found   discovery
+	client    *http.Client
+	open      *table
+	lockout   *limit.Lockout
+	discovery *discovery
 }
 
 // backoff locks out an address whose logins are refused.
@@ -94,7 +94,10 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Service{Config: c, client: NewClient((&net.Dialer{Timeout: answerTimeout}).DialContext, nil), open: newTable(c.Now), lockout: lockout, found: discovery{turn: make(chan struct{}, 1)}}
+	client := NewClient((&net.Dialer{Timeout: answerTimeout}).DialContext, nil)
+	s := &Service{Config: c, client: client, open: newTable(c.Now), lockout: lockout, discovery: &discovery{
+		issuer: c.Issuer, client: client, hasSecret: c.Secret != nil, log: c.Log, now: c.Now, turn: make(chan struct{}, 1),
+	}}
 	if c.Issuer == "" {
 		return s, nil
 	}
@@ -179,7 +182,7 @@ func (s *Service) Begin(ctx context.Context, r Request) (Begun, error) {
 func (s *Service) begin(ctx context.Context, w *waiting) (Begun, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	p, err := s.provider(ctx)
+	p, err := s.discovery.get(ctx)
 	if err != nil {
 		return Begun{}, err
 	}
@@ -219,7 +222,7 @@ func (s *Service) Complete(ctx context.Context, a Answer) (identity.LoggedIn, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	p, err := s.provider(ctx)
+	p, err := s.discovery.get(ctx)
 	if err != nil {
 		return identity.LoggedIn{}, err
 	}

@@ -40,46 +40,52 @@ type provider struct {
 	at       time.Time
 }
 
-// discovery caches the provider's metadata, or the error of reading it. turn guards the other
-// fields.
+// discovery reads the provider's metadata and caches it, or the error of reading it.
 type discovery struct {
+	issuer string
+	client *http.Client
+	// hasSecret is true if the gateway authenticates to the provider.
+	hasSecret bool
+	log       *slog.Logger
+	now       func() time.Time
+
+	// turn guards the fields below.
 	turn     chan struct{}
 	provider *provider
 	err      error
 	failedAt time.Time
 }
 
-// provider returns the provider's metadata. It reads the metadata again if the cached copy is
-// too old.
-func (s *Service) provider(ctx context.Context) (*provider, error) {
+// get returns the provider's metadata. It reads the metadata again if the cached copy is too old.
+func (d *discovery) get(ctx context.Context) (*provider, error) {
 	select {
-	case s.found.turn <- struct{}{}:
-		defer func() { <-s.found.turn }()
+	case d.turn <- struct{}{}:
+		defer func() { <-d.turn }()
 	case <-ctx.Done():
 		return nil, unavailable(ctx.Err())
 	}
-	f, now := &s.found, s.Now()
+	now := d.now()
 	switch {
-	case f.provider != nil && now.Sub(f.provider.at) < fresh:
-		return f.provider, nil
-	case f.err != nil && now.Sub(f.failedAt) < failedFor:
-		return nil, f.err
+	case d.provider != nil && now.Sub(d.provider.at) < fresh:
+		return d.provider, nil
+	case d.err != nil && now.Sub(d.failedAt) < failedFor:
+		return nil, d.err
 	}
-	f.provider, f.err = s.discover(ctx, now)
-	if f.err != nil {
-		f.failedAt = now
-		s.Log.WarnContext(ctx, "the identity provider cannot be reached", slog.String("error", f.err.Error()))
+	d.provider, d.err = d.read(ctx, now)
+	if d.err != nil {
+		d.failedAt = now
+		d.log.WarnContext(ctx, "the identity provider cannot be reached", slog.String("error", d.err.Error()))
 	}
-	return f.provider, f.err
+	return d.provider, d.err
 }
 
-func (s *Service) discover(ctx context.Context, now time.Time) (*provider, error) {
-	asked, err := oidc.NewProvider(oidc.ClientContext(ctx, s.client), s.Issuer)
+func (d *discovery) read(ctx context.Context, now time.Time) (*provider, error) {
+	asked, err := oidc.NewProvider(oidc.ClientContext(ctx, d.client), d.issuer)
 	if err != nil {
 		var other *oidc.IssuerMismatchError
 		if errors.As(err, &other) {
 			return nil, reason.Errorf(reason.LoginUnavailable, "the identity provider reports the issuer %s, but oidc.issuer is %s",
-				text.Ellipsis(other.Discovered, maxName), s.Issuer).WithRemedy("Ask an administrator to correct oidc.issuer in palyra.toml and restart palyrad.")
+				text.Ellipsis(other.Discovered, maxName), d.issuer).WithRemedy("Ask an administrator to correct oidc.issuer in palyra.toml and restart palyrad.")
 		}
 		return nil, unavailable(err)
 	}
@@ -95,34 +101,34 @@ func (s *Service) discover(ctx context.Context, now time.Time) (*provider, error
 		"authorization_endpoint": p.endpoint.AuthURL, "token_endpoint": p.endpoint.TokenURL, "jwks_uri": said.JWKS,
 		"device_authorization_endpoint": p.endpoint.DeviceAuthURL,
 	} {
-		if err := s.checkEndpoint(name, endpoint); err != nil {
+		if err := d.checkEndpoint(name, endpoint); err != nil {
 			return nil, err
 		}
 	}
-	p.endpoint.AuthStyle = s.authStyle(said.Auth)
-	p.keys = oidc.NewRemoteKeySet(oidc.ClientContext(ctx, s.client), said.JWKS)
+	p.endpoint.AuthStyle = d.authStyle(said.Auth)
+	p.keys = oidc.NewRemoteKeySet(oidc.ClientContext(ctx, d.client), said.JWKS)
 	return p, nil
 }
 
 // authStyle returns the way in which the client sends its secret (OpenID Connect Discovery 1.0,
 // section 3: client_secret_basic unless the provider states otherwise). Trying both would use
 // up the code.
-func (s *Service) authStyle(supported []string) oauth2.AuthStyle {
-	if s.Secret == nil || len(supported) > 0 && !slices.Contains(supported, "client_secret_basic") {
+func (d *discovery) authStyle(supported []string) oauth2.AuthStyle {
+	if !d.hasSecret || len(supported) > 0 && !slices.Contains(supported, "client_secret_basic") {
 		return oauth2.AuthStyleInParams
 	}
 	return oauth2.AuthStyleInHeader
 }
 
 // checkEndpoint requires TLS, unless the endpoint and the issuer are on this machine.
-func (s *Service) checkEndpoint(name, endpoint string) error {
+func (d *discovery) checkEndpoint(name, endpoint string) error {
 	u, err := url.Parse(endpoint)
 	switch {
 	case name == "device_authorization_endpoint" && endpoint == "":
 		return nil
 	case err == nil && u.Scheme == "https" && u.Host != "":
 		return nil
-	case err == nil && u.Scheme == "http" && dnsname.Loopback(u.Hostname()) && len(s.Issuer) > 5 && s.Issuer[:5] == "http:":
+	case err == nil && u.Scheme == "http" && dnsname.Loopback(u.Hostname()) && len(d.issuer) > 5 && d.issuer[:5] == "http:":
 		return nil
 	}
 	return reason.Errorf(reason.LoginUnavailable, "the identity provider's %s is %q, which is not an https URL", name, text.Ellipsis(endpoint, maxName)).

@@ -96,7 +96,7 @@ func (h *Host) refused(ctx context.Context, c *code, why error) error {
 	h.drop(c)
 	was := c.Code
 	h.mu.Unlock()
-	if err := h.ended(context.WithoutCancel(ctx), identity.Daemon().String(), was, "refused"); err != nil {
+	if err := recordEnd(context.WithoutCancel(ctx), h.cfg.Journal, identity.Daemon().String(), was, "refused"); err != nil {
 		return err
 	}
 	return why

@@ -86,11 +86,11 @@ type Config struct {
 type Host struct {
 	cfg     Config
 	lockout *limit.Lockout
+	tries   *tries
 
 	mu       sync.Mutex
 	codes    map[string]*code
 	attempts map[string]*attempt
-	tries    map[tried]*triedTimes
 
 	// asking passes questions to Run, which waits for their answers.
 	asking chan question
@@ -123,7 +123,10 @@ func NewHost(cfg Config) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Host{cfg: cfg, lockout: lockout, codes: map[string]*code{}, attempts: map[string]*attempt{}, tries: map[tried]*triedTimes{}, asking: make(chan question)}, nil
+	return &Host{
+		cfg: cfg, lockout: lockout, tries: &tries{journal: cfg.Journal, counts: map[tried]*triedTimes{}},
+		codes: map[string]*code{}, attempts: map[string]*attempt{}, asking: make(chan question),
+	}, nil
 }
 
 // Create creates a code. The secret is only in the result.
@@ -240,7 +243,7 @@ func (h *Host) Cancel(ctx context.Context, by access.Principal, all bool, id str
 	h.drop(c)
 	was := c.Code
 	h.mu.Unlock()
-	return was, h.ended(ctx, by.String(), was, "cancelled")
+	return was, recordEnd(ctx, h.cfg.Journal, by.String(), was, "cancelled")
 }
 
 // EndOf ends the codes that a member created or for which it receives the device, because the
@@ -286,7 +289,7 @@ func (h *Host) end(ctx context.Context, why string, over func(*code) bool) {
 	h.mu.Unlock()
 	for _, c := range list {
 		// The code has ended even if the event cannot be recorded: it is no longer in memory.
-		_ = h.ended(context.WithoutCancel(ctx), identity.Daemon().String(), c, why)
+		_ = recordEnd(context.WithoutCancel(ctx), h.cfg.Journal, identity.Daemon().String(), c, why)
 	}
 }
 
@@ -313,13 +316,13 @@ func (h *Host) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
-			h.recordTries(context.WithoutCancel(ctx))
+			h.tries.record(context.WithoutCancel(ctx))
 			return nil
 		case q := <-h.asking:
 			questions.Go(func() { h.wait(ctx, q) })
 		case <-tick.C:
 			h.forget(ctx)
-			h.recordTries(ctx)
+			h.tries.record(ctx)
 		}
 	}
 }

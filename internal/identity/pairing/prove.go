@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"palyra/internal/core/limit"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity/pairing/spake2plus"
 )
@@ -120,16 +121,24 @@ func (h *Host) Prove(conn Connection, p Proof) (Answer, error) {
 
 // spend counts a guess, or refuses it if none is left.
 func (h *Host) spend(id, address string) (c *code, left int, err error) {
-	key := addressKey(address)
-	if ok, wait := h.lockout.Try(key); !ok {
-		h.note(key, id, "locked out")
+	key := limit.Address(address)
+	ok, wait := h.lockout.Try(key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c = h.codes[id]
+	kind := tried{address: key, outcome: "guess"}
+	if c != nil {
+		kind.code = id
+	}
+	if !ok {
+		kind.outcome = "locked out"
+	}
+	h.tries.note(kind)
+	if !ok {
 		return nil, 0, reason.Errorf(reason.RateLimited, "too many wrong guesses from here; try again in %s", wait.Round(time.Second)).
 			WithField("retry_after", wait.String())
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.noteLocked(key, id, "guess")
-	if c = h.codes[id]; !c.guessable() {
+	if !c.guessable() {
 		return nil, 0, noCode()
 	}
 	c.Guesses++
@@ -169,7 +178,7 @@ func (h *Host) Confirm(ctx context.Context, conn Connection, msg Confirmation) e
 	if err != nil {
 		return err
 	}
-	h.lockout.Succeeded(addressKey(conn.Address))
+	h.lockout.Succeeded(limit.Address(conn.Address))
 	return h.ask(ctx, c)
 }
 

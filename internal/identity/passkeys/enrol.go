@@ -148,7 +148,7 @@ func (k *Keeper) vouches(ctx context.Context, w passkey.Word, p passkey.Passkey,
 		return reason.Errorf(reason.PresenceNotProven, "this requires a confirmed passkey of %s, another admin, or the gateway's host", p.Member).
 			WithRemedy("Run `palyrad presence passkey %s %s` there, as the user that palyrad runs as.", what, passkey.Text(p.ID))
 	case !own:
-		if err := k.mayChange(w.By, p.Member); err != nil {
+		if err := mayChange(k.cfg.Members, w.By, p.Member); err != nil {
 			return err
 		}
 		if what == passkey.Confirm && !k.cfg.Independent(w.By, p.Member) {
@@ -168,15 +168,15 @@ func (k *Keeper) vouches(ctx context.Context, w passkey.Word, p passkey.Passkey,
 
 // mayChange applies the rules for devices: owners may change any passkey, and admins may change
 // any passkey except those belonging to owners.
-func (k *Keeper) mayChange(actor, of access.Principal) error {
-	m, ok := k.cfg.Members.Active(actor)
+func mayChange(members Members, actor, of access.Principal) error {
+	m, ok := members.Active(actor)
 	if ok && m.Holds(access.RoleOwner) {
 		return nil
 	}
 	if !ok || !m.Holds(access.RoleAdmin) {
 		return reason.Errorf(reason.PermissionDenied, "%s may not change the passkeys of %s", actor, of)
 	}
-	if owner, known := k.cfg.Members.Active(of); known && slices.Contains(owner.Roles, access.RoleOwner) {
+	if owner, known := members.Active(of); known && slices.Contains(owner.Roles, access.RoleOwner) {
 		return reason.Errorf(reason.PermissionDenied, "only an owner changes the passkeys of an owner")
 	}
 	return nil
