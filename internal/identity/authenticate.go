@@ -31,7 +31,8 @@ type presented struct {
 	leaf *x509.Certificate
 }
 
-// Callers authenticates callers by their certificate, their session, or the local operator's socket.
+// Callers authenticates callers by their certificate, their session, or the local operator's
+// socket.
 type Callers struct {
 	dir       *Directory
 	keys      *Keys

@@ -93,7 +93,8 @@ type renewals struct {
 	n     int
 }
 
-// countRenewal refuses a device that renews its certificate too often. The caller holds dir.changing.
+// countRenewal refuses a device that renews its certificate too often. The caller holds
+// dir.changing.
 func (s *Certificates) countRenewal(device string) error {
 	now := s.dir.now()
 	r := s.renewals[device]

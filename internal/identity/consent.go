@@ -16,7 +16,8 @@ type Consent struct {
 	Withdraw bool
 }
 
-// Consents records which agents may act for their owner, and checks that a caller acts for itself.
+// Consents records which agents may act for their owner, and checks that a caller acts for
+// itself.
 type Consents struct {
 	dir  *Directory
 	work *OpenWork

@@ -17,11 +17,10 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/provenance"
 	"palyra/internal/core/reason"
-	"palyra/internal/identity/ca"
 )
 
-// Directory has the current members, devices, logins and history. Every change goes through apply,
-// which makes it durable before it is visible.
+// Directory has the current members, devices, logins and history. Every change goes through
+// apply, which makes it durable before it is visible.
 type Directory struct {
 	store    Store
 	registry *access.Registry
@@ -224,8 +223,9 @@ func (dir *Directory) again(ctx context.Context, change func() error) error {
 	return change()
 }
 
-// apply makes a change with its events durable and then visible. The caller MUST hold changing since it checked the
-// change. A started change completes even if the caller disconnects: otherwise the memory could differ from the store.
+// apply makes a change with its events durable and then visible. The caller MUST hold changing
+// since it checked the change. A started change completes even if the caller disconnects:
+// otherwise the memory could differ from the store.
 //
 // Only apply adds the effect of a change on members to their history, so that every change is
 // recorded. Only an owner's consent enables an agent that waits for it.
@@ -309,11 +309,6 @@ func (dir *Directory) newDevice(p access.Principal, name string) (Device, error)
 		return Device{}, fmt.Errorf("making a device id: %w", err)
 	}
 	return Device{ID: id.String(), Principal: p, Name: name, CreatedAt: now, Version: 1}, nil
-}
-
-func (d *Device) holds(c ca.Issued, now time.Time) {
-	d.Serial, d.KeySHA256, d.NotAfter = c.Serial, c.KeySHA256, c.NotAfter
-	d.Keys = certified(d.Keys, c, now)
 }
 
 // instant returns the current time in the precision of stores: UTC with microseconds.

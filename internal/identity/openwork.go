@@ -8,8 +8,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// OpenWork ends what devices and members started before a change took their permission. The owners
-// of streams, runs and tokens register the functions that end them.
+// OpenWork ends what devices and members started before a change took their permission. The
+// owners of streams, runs and tokens register the functions that end them.
 type OpenWork struct {
 	dir *Directory
 

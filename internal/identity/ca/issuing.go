@@ -14,8 +14,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Issuing is the intermediate that signs the certificates of devices, servers, the notary and the
-// journal. It renews itself before it expires.
+// Issuing is the intermediate that signs the certificates of devices, servers, the notary and
+// the journal. It renews itself before it expires.
 type Issuing struct {
 	keys *keyStore
 	root *trustRoot
