@@ -46,7 +46,6 @@ var broad = map[string]int{
 	"internal/gateway/doctor.subject":             39,
 	"internal/run.Manager":                        34,
 	"internal/store/sqlite.Conn":                  30,
-	"internal/store/sqlite.DB":                    68,
 	"internal/store/sqlite.writer":                36,
 	"internal/surface/authzen.Service":            33,
 	"internal/surface/console.Console":            38,

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/reason/reasontest"
+	"palyra/internal/store/sqlite"
 )
 
 // A call is refused before it runs if its result cannot be stored, and the refusal is recorded.
@@ -51,6 +52,6 @@ func TestCallsWaitForTheVault(t *testing.T) {
 		if _, _, err := w.call(readCall()); err != nil {
 			t.Errorf("locked again: %v", err)
 		}
-		must.Do(t, w.db.KeepsResults(context.Background()))
+		must.Do(t, sqlite.NewResults(w.db).KeepsResults(context.Background()))
 	})
 }

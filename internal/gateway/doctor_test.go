@@ -360,7 +360,7 @@ func keepPasskey(t *testing.T, cfg *config.Config) {
 	kept := must.Get(console.ReadKept(statedir.Console(cfg.StateDir)))(t)
 	at := must.Get(console.ParseOrigin(kept.Origin))(t)
 	db := openAhead(t, cfg)
-	must.Do(t, db.Identity().KeepPasskey(t.Context(), passkey.Passkey{ID: []byte("id"), Member: access.User("local"), Name: "yubi", RPID: at.Name(), Version: 1}))
+	must.Do(t, sqlite.NewIdentity(db).KeepPasskey(t.Context(), passkey.Passkey{ID: []byte("id"), Member: access.User("local"), Name: "yubi", RPID: at.Name(), Version: 1}))
 	must.Do(t, db.Close(t.Context()))
 }
 

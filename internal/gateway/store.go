@@ -121,15 +121,15 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	if err != nil {
 		return stores{}, err
 	}
-	approvals := sqlite.NewApprovals(db)
+	approvals, results, identity := sqlite.NewApprovals(db), sqlite.NewResults(db), sqlite.NewIdentity(db)
 	return stores{
-		journal: db, identity: db.Identity(), passkeys: db.Identity(), acts: db, tokens: db.Tokens(), installed: db.Installed(), secrets: db.Secrets(), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db), notify: deliveries.New(db),
-		policies: db, upstreams: db, skills: sqliteskills.New(db), guestData: guestdata.New(db), grants: approvals, snapshots: db, attestations: db, usage: db, disk: db,
+		journal: db, identity: identity, passkeys: identity, acts: db, tokens: sqlite.NewTokens(db), installed: sqlite.NewInstalled(db), secrets: sqlite.NewSecrets(db), calls: sqlite.NewCalls(db), approvals: approvals, runs: sqlite.NewRuns(db), notify: deliveries.New(db),
+		policies: sqlite.NewPolicies(db), upstreams: sqlite.NewUpstreams(db), skills: sqliteskills.New(db), guestData: guestdata.New(db), grants: approvals, snapshots: sqlite.NewPolicies(db), attestations: sqlite.NewAttestations(db), usage: sqlite.NewUsage(db), disk: db,
 		load:        func() (int, int) { l := db.Load(); return l.Queued, l.Reading },
 		reserve:     func() (int64, int64, int64) { r := db.Reserve(); return r.Free, r.Held, r.Size },
-		keepReserve: db.KeepReserve, useVault: db.UseVault, resultsKeys: db.ResultsKeys(), keepsResults: db.ResultsProblem, close: db.Close,
+		keepReserve: db.KeepReserve, useVault: results.UseVault, resultsKeys: results, keepsResults: results.ResultsProblem, close: db.Close,
 		tendResults: func(ctx context.Context) error {
-			return retention.Run(ctx, retention.Config{Store: db, Retention: cfg.Results.Retention, Now: w.now, Log: w.log})
+			return retention.Run(ctx, retention.Config{Store: results, Retention: cfg.Results.Retention, Now: w.now, Log: w.log})
 		},
 	}, nil
 }
@@ -143,7 +143,8 @@ func openReadOnly(ctx context.Context, stateDir string) (doctor.Store, error) {
 	return struct {
 		*sqlite.DB
 		sqlite.IdentityStore
-	}{db, db.Identity()}, nil
+		sqlite.Policies
+	}{db, sqlite.NewIdentity(db), sqlite.NewPolicies(db)}, nil
 }
 
 // snapshotStore copies a consistent snapshot of the store of a state directory.
@@ -174,15 +175,15 @@ func validIn(ctx context.Context, store string) (list []backup.Credential, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, db.Close(ctx)) }()
-	members, err := db.Identity().Members(ctx)
+	members, err := sqlite.NewIdentity(db).Members(ctx)
 	if err != nil {
 		return nil, err
 	}
-	devices, err := db.Identity().Devices(ctx)
+	devices, err := sqlite.NewIdentity(db).Devices(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tokens, err := db.Tokens().Tokens(ctx)
+	tokens, err := sqlite.NewTokens(db).Tokens(ctx)
 	return backup.Valid(members, devices, tokens), err
 }
 

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"palyra/internal/core/access"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/vault"
 	"palyra/internal/vault/kek"
 )
@@ -30,7 +31,7 @@ func secretsCost(ctx context.Context, b *bench) (_ []*line, err error) {
 	if err != nil {
 		return nil, err
 	}
-	kept, err := vault.New(vault.Config{Store: s.db.Secrets(), Keys: vault.NewWrapper(keys, s.db.Secrets()), Judge: permitting{}})
+	kept, err := vault.New(vault.Config{Store: sqlite.NewSecrets(s.db), Keys: vault.NewWrapper(keys, sqlite.NewSecrets(s.db)), Judge: permitting{}})
 	if err != nil {
 		return nil, err
 	}

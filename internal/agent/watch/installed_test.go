@@ -68,7 +68,7 @@ func start(t *testing.T) *fixture {
 	f := &fixture{db: db, path: filepath.Join(t.TempDir(), "settings.json"), told: make(chan slog.Record, 100)}
 	write(t, f.path, settings)
 	log := slog.New(teller{slog.DiscardHandler, f.told})
-	f.watch = must.Get(watch.New(t.Context(), db.Installed(), log, time.Now))(t)
+	f.watch = must.Get(watch.New(t.Context(), sqlite.NewInstalled(db), log, time.Now))(t)
 	f.one = watch.Installation{ID: "01JZ8Q4T2M0000000000000000", Agent: "claude-code", Scope: "user", Transport: "http", By: access.User("ada"), Entries: []watch.Entry{
 		{Path: f.path, Format: files.JSON, Keys: []string{"hooks", "PreToolUse"}, InList: true, Digest: digest(t, `{"hooks":[{"type":"http"}],"matcher":"*"}`)},
 	}}
@@ -112,7 +112,7 @@ func TestWatch(t *testing.T) {
 	step("back", watch.Intact, func() { must.Do(t, os.Remove(f.path)); write(t, f.path, settings) })
 
 	// The state survives a restart.
-	again := must.Get(watch.New(t.Context(), f.db.Installed(), slog.New(slog.DiscardHandler), time.Now))(t)
+	again := must.Get(watch.New(t.Context(), sqlite.NewInstalled(f.db), slog.New(slog.DiscardHandler), time.Now))(t)
 	list := must.Get(again.List(t.Context()))(t)
 	if len(list) != 1 || list[0].By != access.User("ada") || list[0].Entries[0].State != watch.Intact {
 		t.Errorf("after a restart: %+v", list)

@@ -52,7 +52,7 @@ func houseConfig(t *testing.T, store *sqlite.DB, edit func(*config.Config), cut 
 	edit(cfg)
 	return policyadmin.Config{
 		Guard:    change.Unguarded,
-		Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: household{}, Tools: builtinTools{},
+		Settings: cfg, Store: sqlite.NewPolicies(store), Journal: noJournal{}, Engine: &policy.Engine{}, Members: household{}, Tools: builtinTools{},
 		Cut: cut, Swapped: func() {}, Log: (&gatewaytest.Log{}).Logger(),
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/tool"
 	"palyra/internal/gateway/gatewaytest"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
@@ -36,7 +37,7 @@ func TestCheckKeepsNoState(t *testing.T) {
 	cfg.Policy.Dir = t.TempDir()
 	p := policyadmin.New(policyadmin.Config{
 		Guard:    change.Unguarded,
-		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: engine, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
+		Settings: cfg, Store: sqlite.NewPolicies(sqlitetest.Open(t)), Journal: noJournal{}, Engine: engine, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
 	})
 	must.Do(t, p.Load(t.Context()))
 	began, goOn, found := make(chan struct{}), make(chan struct{}), make(chan int, 1)

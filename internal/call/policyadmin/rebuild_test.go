@@ -12,6 +12,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/gateway/gatewaytest"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
@@ -37,7 +38,7 @@ func TestRebuildWithoutChanges(t *testing.T) {
 	cfg.Policy.Dir = t.TempDir()
 	p := policyadmin.New(policyadmin.Config{
 		Guard:    change.Unguarded,
-		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: engine, Members: members, Tools: builtinTools{}, Swapped: func() {}, Log: log.Logger(),
+		Settings: cfg, Store: sqlite.NewPolicies(sqlitetest.Open(t)), Journal: noJournal{}, Engine: engine, Members: members, Tools: builtinTools{}, Swapped: func() {}, Log: log.Logger(),
 	})
 	must.Do(t, p.Load(t.Context()))
 	simulate := func(text string) *policy.Set {

@@ -16,6 +16,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/trusted"
 	"palyra/internal/gateway/gatewaytest"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
@@ -44,7 +45,7 @@ func TestDirectoryThatOthersChange(t *testing.T) {
 			must.Do(t, os.MkdirAll(dir, 0o700))
 			must.Do(t, os.MkdirAll(filepath.Join(base, "config", "work"), 0o700))
 			write(t, filepath.Join(dir, "10-own.cedar"), forbids("echo"))
-			store := sqlitetest.Open(t)
+			store := sqlite.NewPolicies(sqlitetest.Open(t))
 			start := func(store policyadmin.Store) (*policyadmin.Admin, *gatewaytest.Log, error) {
 				log, cfg := &gatewaytest.Log{}, config.Default()
 				cfg.Policy.Dir, cfg.Workspaces = dir, []config.Workspace{{Name: "work", Path: filepath.Join(base, "config", "work")}}
@@ -70,7 +71,7 @@ func TestDirectoryThatOthersChange(t *testing.T) {
 			if err != nil || again.Set().Version() != first || log.Count("policy did not load") != 1 {
 				t.Errorf("a start: %v, version %s", err, again.Set().Version())
 			}
-			if _, _, err := start(sqlitetest.Open(t)); !errors.Is(err, trusted.ErrUntrusted) {
+			if _, _, err := start(sqlite.NewPolicies(sqlitetest.Open(t))); !errors.Is(err, trusted.ErrUntrusted) {
 				t.Errorf("a first start: %v", err)
 			}
 			// Control.

@@ -23,6 +23,7 @@ import (
 	"palyra/internal/evidence/journal"
 	"palyra/internal/exec/builtin"
 	"palyra/internal/gateway/gatewaytest"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
@@ -60,7 +61,7 @@ func openedAt(t *testing.T, dir string, options ...func(*policyadmin.Config)) (*
 	cfg.Policy.Dir = dir
 	use := policyadmin.Config{
 		Guard:    change.Unguarded,
-		Settings: cfg, Store: sqlitetest.Open(t), Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{},
+		Settings: cfg, Store: sqlite.NewPolicies(sqlitetest.Open(t)), Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{},
 		Swapped: func() {}, Log: book.Logger(),
 	}
 	for _, c := range options {
@@ -240,7 +241,7 @@ func (unreadable) LastPolicy(context.Context) (policyadmin.KeptVersion, bool, er
 // operator's rules.
 func TestDirectoryIsMissingAtStart(t *testing.T) {
 	t.Parallel()
-	known, dir := policyadmin.Store(sqlitetest.Open(t)), filepath.Join(t.TempDir(), "policies")
+	known, dir := policyadmin.Store(sqlite.NewPolicies(sqlitetest.Open(t))), filepath.Join(t.TempDir(), "policies")
 	start := func(store policyadmin.Store, tools policyadmin.Tools) (*policyadmin.Admin, *gatewaytest.Log, error) {
 		log, cfg := &gatewaytest.Log{}, config.Default()
 		cfg.Policy.Dir = dir

@@ -76,7 +76,7 @@ func newWorld(t *testing.T, options ...func(*upstream.Config)) *world {
 	w.config = upstream.Config{
 		Guard:    change.Unguarded,
 		Standing: func(c access.Caller) error { return w.Standing(c) },
-		Store:    db, Router: w.Router, Policies: w, Runner: w.runner, Enabled: true, Empty: dir,
+		Store:    sqlite.NewUpstreams(db), Router: w.Router, Policies: w, Runner: w.runner, Enabled: true, Empty: dir,
 		Workspaces: must.Get(workspace.NewSet(nil))(t), Version: "test", Log: slog.New(slog.DiscardHandler),
 	}
 	for _, c := range options {

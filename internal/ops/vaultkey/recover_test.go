@@ -17,6 +17,7 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/statedir"
 	"palyra/internal/ops/vaultkey"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 	"palyra/internal/vault"
 	"palyra/internal/vault/kek"
@@ -62,7 +63,7 @@ func TestRecoverRefusesForeignKeys(t *testing.T) {
 			ring := must.Get(vaultkey.Open(cfg, sqlitetest.Origin, db, nil))(t)
 			keys := must.Get(ring.Export(ctx))(t)
 			if c.keeps {
-				s := must.Get(vault.New(vault.Config{Store: db.Secrets(), Keys: vault.NewWrapper(ring, db.Secrets()), Judge: anybody{}}))(t)
+				s := must.Get(vault.New(vault.Config{Store: sqlite.NewSecrets(db), Keys: vault.NewWrapper(ring, sqlite.NewSecrets(db)), Judge: anybody{}}))(t)
 				must.Get(s.Put(ctx, access.Caller{Principal: access.User("ann")}, vault.Ref{Scope: "global", Key: "k"}, []byte("a value"), vault.Metadata{}))(t)
 			}
 			if c.foreign {
@@ -70,7 +71,7 @@ func TestRecoverRefusesForeignKeys(t *testing.T) {
 			}
 			must.Do(t, os.Remove(statedir.VaultPin(cfg.StateDir)))
 			must.Do(t, os.Remove(statedir.VaultKey(cfg.StateDir)))
-			_, err := vaultkey.Recover(ctx, cfg, sqlitetest.Origin, db, []vault.Boxes{db.Secrets(), db.ResultsKeys()}, exported(t, id.Recipient(), keys...), strings.NewReader(id.String()))
+			_, err := vaultkey.Recover(ctx, cfg, sqlitetest.Origin, db, []vault.Boxes{sqlite.NewSecrets(db), sqlite.NewResults(db)}, exported(t, id.Recipient(), keys...), strings.NewReader(id.String()))
 			if reason.Of(err) != c.want {
 				t.Errorf("%v, want %q", err, c.want)
 			}

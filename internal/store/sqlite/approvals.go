@@ -352,7 +352,7 @@ func (t approvalTx) form(r *approval.Record) (func(approval.Record) ([]byte, err
 	if !r.Sealed() {
 		return approval.EncodeRecord, sealedApproval{}, nil
 	}
-	sealed, err := t.db.sealApproval(r)
+	sealed, err := sealApproval(t.db.keys, r)
 	return approval.EncodeOutline, sealed, err
 }
 

@@ -77,19 +77,27 @@ func scanAttestation(r *Row) (attest.Stored, error) {
 	return a, nil
 }
 
+// Attestations is the attest.Store of the embedded store.
+type Attestations struct{ db *DB }
+
+var _ attest.Store = Attestations{}
+
+// NewAttestations returns the attestations in db.
+func NewAttestations(db *DB) Attestations { return Attestations{db} }
+
 // Attestation returns the attestation with an id, or reason.NotFound.
-func (db *DB) Attestation(ctx context.Context, id string) (attest.Stored, error) {
-	return db.attestation(ctx, "WHERE a.id = ?2", id, "attestation %s not found")
+func (s Attestations) Attestation(ctx context.Context, id string) (attest.Stored, error) {
+	return s.attestation(ctx, "WHERE a.id = ?2", id, "attestation %s not found")
 }
 
 // AttestationByProposal returns the attestation of a call, or reason.NotFound.
-func (db *DB) AttestationByProposal(ctx context.Context, proposalID string) (attest.Stored, error) {
-	return db.attestation(ctx, "WHERE a.proposal_id = ?2", proposalID, "proposal %s has no attestation")
+func (s Attestations) AttestationByProposal(ctx context.Context, proposalID string) (attest.Stored, error) {
+	return s.attestation(ctx, "WHERE a.proposal_id = ?2", proposalID, "proposal %s has no attestation")
 }
 
-func (db *DB) attestation(ctx context.Context, where, id, none string) (a attest.Stored, err error) {
+func (s Attestations) attestation(ctx context.Context, where, id, none string) (a attest.Stored, err error) {
 	var found bool
-	err = db.Read(ctx, func(c *Conn) error {
+	err = s.db.Read(ctx, func(c *Conn) error {
 		found, err = c.QueryRow(fmt.Sprintf(selectAttestation, where), func(r *Row) error {
 			a, err = scanAttestation(r)
 			return err
@@ -110,10 +118,10 @@ const maxAttestations = 500
 
 // Attestations returns a page of at most limit attestations before the position, newest first;
 // 0 starts at the newest. The next page starts at the Position of the last attestation.
-func (db *DB) Attestations(ctx context.Context, before int64, limit int) ([]attest.Stored, error) {
+func (s Attestations) Attestations(ctx context.Context, before int64, limit int) ([]attest.Stored, error) {
 	if limit <= 0 || limit > maxAttestations {
 		limit = maxAttestations
 	}
-	return list(ctx, db, "listing attestations", scanAttestation,
+	return list(ctx, s.db, "listing attestations", scanAttestation,
 		fmt.Sprintf(selectAttestation, "WHERE ?2 = 0 OR a.n < ?2 ORDER BY a.n DESC LIMIT ?3"), event.Attested, before, limit)
 }

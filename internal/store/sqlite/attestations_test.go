@@ -23,7 +23,7 @@ func TestAttestations(t *testing.T) {
 		return struct {
 			call.Ledger
 			attest.Store
-		}{sqlite.NewCalls(db), db}
+		}{sqlite.NewCalls(db), sqlite.NewAttestations(db)}
 	})
 }
 
@@ -42,10 +42,12 @@ func TestEnvelopeIsReadFromItsEvent(t *testing.T) {
 	})
 	assertCount(t, db, "SELECT count(*) FROM attestations WHERE length(envelope) > 0", 0)
 	for name, read := range map[string]func() (attest.Stored, error){
-		"by id":       func() (attest.Stored, error) { return db.Attestation(t.Context(), "att") },
-		"by proposal": func() (attest.Stored, error) { return db.AttestationByProposal(t.Context(), "a") },
+		"by id": func() (attest.Stored, error) { return sqlite.NewAttestations(db).Attestation(t.Context(), "att") },
+		"by proposal": func() (attest.Stored, error) {
+			return sqlite.NewAttestations(db).AttestationByProposal(t.Context(), "a")
+		},
 		"listed": func() (attest.Stored, error) {
-			list, err := db.Attestations(t.Context(), 0, 10)
+			list, err := sqlite.NewAttestations(db).Attestations(t.Context(), 0, 10)
 			return append(list, attest.Stored{})[0], err
 		},
 	} {
@@ -55,11 +57,11 @@ func TestEnvelopeIsReadFromItsEvent(t *testing.T) {
 	}
 	// The event now contains a different envelope than the signed one.
 	must.Do(t, sqlite.Exec(db, "UPDATE events SET payload = CAST(replace(payload, 'aGVsbG8=', 'aGVsbG9v') AS BLOB) WHERE seq = ?1", seq))
-	if _, err := db.Attestation(t.Context(), "att"); reason.Of(err) != reason.VerificationFailed {
+	if _, err := sqlite.NewAttestations(db).Attestation(t.Context(), "att"); reason.Of(err) != reason.VerificationFailed {
 		t.Errorf("of another envelope: %v", err)
 	}
 	must.Do(t, sqlite.Exec(db, "UPDATE events SET payload = NULL, salt = NULL WHERE seq = ?1", seq))
-	if _, err := db.Attestation(t.Context(), "att"); reason.Of(err) != reason.NotFound {
+	if _, err := sqlite.NewAttestations(db).Attestation(t.Context(), "att"); reason.Of(err) != reason.NotFound {
 		t.Errorf("of an erased event: %v", err)
 	}
 }

@@ -130,7 +130,7 @@ func TestRowsOfAnEntry(t *testing.T) {
 			Envelope: attest.Envelope{ID: "att-a", JSON: []byte("{}"), SHA256: "00"}, ProposalID: "a", CallDigest: "sha256:c",
 		},
 	})
-	if stored, err := db.AttestationByProposal(t.Context(), "a"); err != nil || stored.ID != "att-a" || stored.CallDigest != "sha256:c" || stored.Seq != seq {
+	if stored, err := sqlite.NewAttestations(db).AttestationByProposal(t.Context(), "a"); err != nil || stored.ID != "att-a" || stored.CallDigest != "sha256:c" || stored.Seq != seq {
 		t.Errorf("its attestation: %+v, %v", stored, err)
 	}
 }

@@ -45,7 +45,7 @@ var errLost = errors.New("lost the race")
 func TestGroupCommitWithFailingAndPanickingChecks(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
-	must.Do(t, db.KeepsResults(t.Context()))
+	must.Do(t, sqlite.NewResults(db).KeepsResults(t.Context()))
 	const callers, rounds = 64, 20
 	var wg sync.WaitGroup
 	var mu sync.Mutex

@@ -109,7 +109,7 @@ func Open(ctx context.Context, path string, opts Options) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{path: path, log: journal.NewFeed()}
-	db.keys = atrest.New(opts.Results, db, opts.Now)
+	db.keys = atrest.New(opts.Results, Results{db}, opts.Now)
 	if err := db.inspect(ctx, opts); err != nil {
 		return nil, errors.Join(unusable(path, err), db.closeFiles())
 	}
@@ -143,7 +143,7 @@ func (db *DB) inspect(ctx context.Context, opts Options) error {
 	if err := journal.VerifyTail(ctx, db, opts.Origin, opts.Verifiers); err != nil {
 		return refuse(db.path, err)
 	}
-	signed, err := db.signedSize(ctx)
+	signed, err := signedSize(ctx, db)
 	if err != nil {
 		return err
 	}

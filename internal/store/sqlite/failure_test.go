@@ -84,7 +84,7 @@ func TestFullDiskFailsAndRecovers(t *testing.T) {
 func TestCommitRecoversByItself(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
-	must.Do(t, db.KeepsResults(t.Context()))
+	must.Do(t, sqlite.NewResults(db).KeepsResults(t.Context()))
 	room := fillDisk(t, db)
 	u := sqlite.Unit{Check: func(tx *sqlite.Tx) error { _, err := sqlite.PutBlob(db, tx, make20k()); return err }}
 	if _, err := db.Commit(t.Context(), u); reason.Of(err) != reason.JournalUnavailable {
@@ -101,7 +101,7 @@ func TestCommitRecoversByItself(t *testing.T) {
 func TestSwallowedStorageErrorStillFails(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
-	must.Do(t, db.KeepsResults(t.Context()))
+	must.Do(t, sqlite.NewResults(db).KeepsResults(t.Context()))
 	fillDisk(t, db)
 	_, err := db.Commit(t.Context(), sqlite.Unit{
 		Check:  func(tx *sqlite.Tx) error { _, _ = sqlite.PutBlob(db, tx, make20k()); return nil },
@@ -121,7 +121,7 @@ func TestFailedBatchFailsEveryUnit(t *testing.T) {
 
 func failedBatchFailsEveryUnit(t *testing.T) {
 	db := sqlitetest.Open(t)
-	must.Do(t, db.KeepsResults(t.Context()))
+	must.Do(t, sqlite.NewResults(db).KeepsResults(t.Context()))
 	hold, held := make(chan struct{}), make(chan struct{})
 	go func() {
 		_, _ = db.Commit(context.Background(), sqlite.Unit{Check: func(*sqlite.Tx) error { close(held); <-hold; return nil }})

@@ -75,7 +75,7 @@ func readHeadFile(path string) (head journal.Head, err error) {
 }
 
 // signedSize returns the number of events that the newest verified checkpoint covers.
-func (db *DB) signedSize(ctx context.Context) (int64, error) {
+func signedSize(ctx context.Context, db *DB) (int64, error) {
 	page, err := db.Events(ctx, journal.Filter{Code: string(event.Checkpoint), Newest: true, Limit: 1})
 	if err != nil || len(page) == 0 {
 		return 0, err

@@ -48,7 +48,7 @@ func OpenUnverified(path string) (*DB, error) {
 	}
 	feed := journal.NewFeed()
 	db := &DB{path: path, pool: pool, log: feed, writer: newWriter(conn, Options{Now: time.Now}, feed)}
-	db.keys = atrest.New(nil, db, time.Now)
+	db.keys = atrest.New(nil, Results{db}, time.Now)
 	return db, nil
 }
 

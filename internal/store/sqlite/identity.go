@@ -18,8 +18,8 @@ type IdentityStore struct{ db *DB }
 
 var _ identity.Store = IdentityStore{}
 
-// Identity returns the store of members and devices.
-func (db *DB) Identity() IdentityStore { return IdentityStore{db} }
+// NewIdentity returns the members and devices in db.
+func NewIdentity(db *DB) IdentityStore { return IdentityStore{db} }
 
 // Members returns all members, disabled and removed ones included, by principal.
 func (s IdentityStore) Members(ctx context.Context) ([]access.Member, error) {

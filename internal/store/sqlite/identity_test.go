@@ -13,7 +13,7 @@ import (
 func TestIdentityStore(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
-	identitytest.RunStore(t, db.Identity(), func() (n int) {
+	identitytest.RunStore(t, sqlite.NewIdentity(db), func() (n int) {
 		must.Do(t, db.Read(t.Context(), func(c *sqlite.Conn) error {
 			return c.Query("SELECT count(*) FROM events WHERE code = ?1", func(r *sqlite.Row) error {
 				n = r.Int(0)

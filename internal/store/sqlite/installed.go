@@ -15,8 +15,8 @@ type InstalledStore struct{ db *DB }
 
 var _ watch.Store = InstalledStore{}
 
-// Installed returns the store of installations.
-func (db *DB) Installed() InstalledStore { return InstalledStore{db} }
+// NewInstalled returns the installed agents in db.
+func NewInstalled(db *DB) InstalledStore { return InstalledStore{db} }
 
 const installationColumns = `id, agent, scope, transport, entries, registered_by, registered_at`
 

@@ -139,7 +139,7 @@ func readEdge(c *Conn, size int64) (*journal.Edge, error) {
 	return tree.Edge()
 }
 
-func (db *DB) storedHead(ctx context.Context) (head journal.Head, err error) {
+func storedHead(ctx context.Context, db *DB) (head journal.Head, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
 		head, err = readHead(c)
 		return err

@@ -37,7 +37,7 @@ func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
 		return nil, err
 	}
 	db := &DB{path: path, pool: pool, log: journal.NewFeed()}
-	db.keys = atrest.New(nil, db, time.Now)
+	db.keys = atrest.New(nil, Results{db}, time.Now)
 	if err := db.readStoredHead(ctx); err != nil {
 		return nil, errors.Join(unusable(path, err), pool.Close())
 	}
@@ -112,7 +112,7 @@ func openUnchanged(path string) (*zs.Conn, error) {
 // readStoredHead reads the newest event's head. If the file is damaged, the error contains the
 // first event that cannot be read.
 func (db *DB) readStoredHead(ctx context.Context) error {
-	head, err := db.storedHead(ctx)
+	head, err := storedHead(ctx, db)
 	if err == nil {
 		db.log.Publish(head, nil)
 		return nil

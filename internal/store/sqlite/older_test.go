@@ -125,7 +125,7 @@ func TestLastOlderSchema(t *testing.T) {
 	events, opts := olderJournal(t)
 	must.Do(t, sqlite.MakeOlder(path, events, olderRows))
 	older := must.Get(sqlite.OpenReadOnly(t.Context(), path))(t)
-	if list := must.Get(older.Identity().Members(t.Context()))(t); len(list) != 1 {
+	if list := must.Get(sqlite.NewIdentity(older).Members(t.Context()))(t); len(list) != 1 {
 		t.Errorf("read-only: members %+v", list)
 	}
 	must.Do(t, older.Close(t.Context()))
@@ -133,7 +133,7 @@ func TestLastOlderSchema(t *testing.T) {
 	if last := events[len(events)-1]; db.Head() != last.Head() {
 		t.Errorf("head %+v, want %+v", db.Head(), last.Head())
 	}
-	list := must.Get(db.Identity().Devices(t.Context()))(t)
+	list := must.Get(sqlite.NewIdentity(db).Devices(t.Context()))(t)
 	if len(list) != 1 || len(list[0].Keys) != 1 {
 		t.Fatalf("devices %+v", list)
 	}

@@ -255,7 +255,7 @@ func TestClockStepsBack(t *testing.T) {
 func TestBlobs(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
-	must.Do(t, db.KeepsResults(t.Context()))
+	must.Do(t, sqlite.NewResults(db).KeepsResults(t.Context()))
 	for _, data := range [][]byte{nil, []byte("hello"), bytes.Repeat([]byte{7}, 3<<20)} {
 		var digest string
 		for range 2 {

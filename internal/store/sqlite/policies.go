@@ -13,9 +13,17 @@ import (
 	"palyra/internal/core/reason"
 )
 
+// Policies is the policyadmin.Store of the embedded store.
+type Policies struct{ db *DB }
+
+var _ policyadmin.Store = Policies{}
+
+// NewPolicies returns the policy sets in db.
+func NewPolicies(db *DB) Policies { return Policies{db} }
+
 // PutPolicySet stores a policy set and its snapshot, with the event of its activation.
-func (db *DB) PutPolicySet(ctx context.Context, p policyadmin.KeptSet, loaded event.Draft) error {
-	_, err := db.Commit(ctx, Unit{
+func (s Policies) PutPolicySet(ctx context.Context, p policyadmin.KeptSet, loaded event.Draft) error {
+	_, err := s.db.Commit(ctx, Unit{
 		Check:  func(tx *Tx) error { return putPolicySet(tx, p) },
 		Events: []event.Draft{loaded},
 	})
@@ -48,20 +56,20 @@ func putPolicySet(tx *Tx, p policyadmin.KeptSet) error {
 }
 
 // Snapshot returns the content behind a snapshot digest.
-func (db *DB) Snapshot(ctx context.Context, digest string) (content []byte, err error) {
-	content, _, err = db.snapshot(ctx, digest)
+func (s Policies) Snapshot(ctx context.Context, digest string) (content []byte, err error) {
+	content, _, err = s.snapshot(ctx, digest)
 	return content, err
 }
 
 // SnapshotInputs returns the inputs of the policy set behind a snapshot digest, or nil if the
 // snapshot was stored without them by an older release.
-func (db *DB) SnapshotInputs(ctx context.Context, digest string) (inputs []byte, err error) {
-	_, inputs, err = db.snapshot(ctx, digest)
+func (s Policies) SnapshotInputs(ctx context.Context, digest string) (inputs []byte, err error) {
+	_, inputs, err = s.snapshot(ctx, digest)
 	return inputs, err
 }
 
-func (db *DB) snapshot(ctx context.Context, digest string) (content, inputs []byte, err error) {
-	err = db.Read(ctx, func(c *Conn) error {
+func (s Policies) snapshot(ctx context.Context, digest string) (content, inputs []byte, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
 		found, err := c.QueryRow("SELECT content, inputs FROM snapshots WHERE digest = ?1",
 			func(r *Row) error {
 				content = r.Bytes(0)
@@ -88,16 +96,16 @@ func scanPolicyVersion(r *Row) (policyadmin.KeptVersion, error) {
 
 // PolicyVersions lists at most limit versions, newest first by the time of the first load. before
 // is the position of the last version of the previous page, 0 for the first page.
-func (db *DB) PolicyVersions(ctx context.Context, before int64, limit int) ([]policyadmin.KeptVersion, error) {
-	return list(ctx, db, "reading the policy versions", scanPolicyVersion,
+func (s Policies) PolicyVersions(ctx context.Context, before int64, limit int) ([]policyadmin.KeptVersion, error) {
+	return list(ctx, s.db, "reading the policy versions", scanPolicyVersion,
 		"SELECT "+policyVersionColumns+" FROM policy_versions WHERE ?1 = 0 OR rowid < ?1 ORDER BY rowid DESC LIMIT ?2", before, limit)
 }
 
 // PolicyVersion finds a version by its digest, "sha256:<hex>", or by a prefix of it, with or
 // without "sha256:".
-func (db *DB) PolicyVersion(ctx context.Context, beginning string) (policyadmin.KeptVersion, error) {
+func (s Policies) PolicyVersion(ctx context.Context, beginning string) (policyadmin.KeptVersion, error) {
 	beginning = digestPrefix + strings.TrimPrefix(beginning, digestPrefix)
-	found, err := list(ctx, db, "reading policy version "+beginning, scanPolicyVersion,
+	found, err := list(ctx, s.db, "reading policy version "+beginning, scanPolicyVersion,
 		"SELECT "+policyVersionColumns+" FROM policy_versions WHERE substr(version, 1, ?1) = ?2 LIMIT 2", len(beginning), beginning)
 	switch {
 	case err != nil:
@@ -114,19 +122,19 @@ func (db *DB) PolicyVersion(ctx context.Context, beginning string) (policyadmin.
 
 // ActivatedPolicy returns the version that an operator activated. found is false if the policy
 // directory applies.
-func (db *DB) ActivatedPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
-	return db.onePolicy(ctx, "reading which policy version is activated", "SELECT version FROM policy_activation")
+func (s Policies) ActivatedPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
+	return s.onePolicy(ctx, "reading which policy version is activated", "SELECT version FROM policy_activation")
 }
 
 // LastPolicy returns the most recently activated version; found is false if no version was ever
 // active.
-func (db *DB) LastPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
-	return db.onePolicy(ctx, "reading which policy version was in force last", "SELECT version FROM policy_last")
+func (s Policies) LastPolicy(ctx context.Context) (v policyadmin.KeptVersion, found bool, err error) {
+	return s.onePolicy(ctx, "reading which policy version was in force last", "SELECT version FROM policy_last")
 }
 
 // onePolicy returns the version that a query selects.
-func (db *DB) onePolicy(ctx context.Context, what, query string) (v policyadmin.KeptVersion, found bool, err error) {
-	err = db.Read(ctx, func(c *Conn) error {
+func (s Policies) onePolicy(ctx context.Context, what, query string) (v policyadmin.KeptVersion, found bool, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
 		found, err = c.QueryRow("SELECT "+policyVersionColumns+" FROM policy_versions WHERE version = ("+query+")",
 			func(r *Row) error { v, err = scanPolicyVersion(r); return err })
 		return err
@@ -139,8 +147,8 @@ func (db *DB) onePolicy(ctx context.Context, what, query string) (v policyadmin.
 
 // ResetPolicy deletes the activated and the most recent version, so that the policy directory
 // applies, and records the event.
-func (db *DB) ResetPolicy(ctx context.Context, reset event.Draft) error {
-	_, err := db.Commit(ctx, Unit{
+func (s Policies) ResetPolicy(ctx context.Context, reset event.Draft) error {
+	_, err := s.db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {
 			for _, table := range []string{"policy_activation", "policy_last"} {
 				if _, err := tx.Exec("DELETE FROM " + table); err != nil {
@@ -160,8 +168,8 @@ var errFound = errors.New("found")
 // ProposalOf returns the id of the proposal of a decision; found is false if no decision has the
 // id. It searches only events from the time before on. The caller derives that time from the id, a
 // ULID created before the decision is journaled, and subtracts the possible clock difference.
-func (db *DB) ProposalOf(ctx context.Context, decisionID string, before time.Time) (proposal string, found bool, err error) {
-	err = db.Read(ctx, func(c *Conn) error {
+func (s Policies) ProposalOf(ctx context.Context, decisionID string, before time.Time) (proposal string, found bool, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
 		first, err := c.firstAt(before)
 		if err != nil {
 			return err
@@ -184,9 +192,14 @@ func (db *DB) ProposalOf(ctx context.Context, decisionID string, before time.Tim
 	return proposal, found, nil
 }
 
+// Blob returns the data with a digest.
+func (s Policies) Blob(ctx context.Context, digest string) ([]byte, error) {
+	return s.db.Blob(ctx, digest)
+}
+
 // Ceilings lists the ceilings set by commands, by name.
-func (db *DB) Ceilings(ctx context.Context) ([]policyadmin.Ceiling, error) {
-	return list(ctx, db, "reading the ceilings", func(r *Row) (policyadmin.Ceiling, error) {
+func (s Policies) Ceilings(ctx context.Context) ([]policyadmin.Ceiling, error) {
+	return list(ctx, s.db, "reading the ceilings", func(r *Row) (policyadmin.Ceiling, error) {
 		c := policyadmin.Ceiling{Name: r.Text(0), Allowed: r.Bool(1), At: r.Time(3), Reason: r.Text(4)}
 		return c, c.By.UnmarshalText(r.Bytes(2))
 	}, "SELECT name, allowed, set_by, at, reason FROM ceilings ORDER BY name")
@@ -194,8 +207,8 @@ func (db *DB) Ceilings(ctx context.Context) ([]policyadmin.Ceiling, error) {
 
 // PutCeiling stores a ceiling with its event and replaces the ceiling of the same name. The store
 // sets At.
-func (db *DB) PutCeiling(ctx context.Context, c policyadmin.Ceiling, e event.Draft) (policyadmin.Ceiling, error) {
-	_, err := db.Commit(ctx, Unit{
+func (s Policies) PutCeiling(ctx context.Context, c policyadmin.Ceiling, e event.Draft) (policyadmin.Ceiling, error) {
+	_, err := s.db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {
 			c.At = tx.Now()
 			if _, err := tx.Exec(`INSERT INTO ceilings (name, allowed, set_by, at, reason) VALUES (?1, ?2, ?3, ?4, ?5)
@@ -211,15 +224,15 @@ func (db *DB) PutCeiling(ctx context.Context, c policyadmin.Ceiling, e event.Dra
 }
 
 // Pins lists the stored tool definitions by name.
-func (db *DB) Pins(ctx context.Context) ([]policyadmin.Pin, error) {
-	return list(ctx, db, "reading the pins of tool definitions", func(r *Row) (policyadmin.Pin, error) {
+func (s Policies) Pins(ctx context.Context) ([]policyadmin.Pin, error) {
+	return list(ctx, s.db, "reading the pins of tool definitions", func(r *Row) (policyadmin.Pin, error) {
 		return policyadmin.Pin{Tool: r.Text(0), Digest: r.Text(1), Definition: r.Bytes(2), Refused: r.Text(3), At: r.Time(4)}, nil
 	}, "SELECT tool, digest, definition, refused, at FROM pins ORDER BY tool")
 }
 
 // PutPins stores pins with their events and replaces the pins of the same tools. The store sets At.
-func (db *DB) PutPins(ctx context.Context, pins []policyadmin.Pin, events ...event.Draft) error {
-	_, err := db.Commit(ctx, Unit{
+func (s Policies) PutPins(ctx context.Context, pins []policyadmin.Pin, events ...event.Draft) error {
+	_, err := s.db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {
 			for _, p := range pins {
 				if _, err := tx.Exec(`INSERT INTO pins (tool, digest, definition, refused, at) VALUES (?1, ?2, ?3, ?4, ?5)

@@ -21,9 +21,20 @@ const (
 	batchBytes = 1 << 20
 )
 
+// Results are the results of calls in the embedded store, and the keys that seal them.
+type Results struct{ db *DB }
+
+var (
+	_ atrest.Store = Results{}
+	_ vault.Boxes  = Results{}
+)
+
+// NewResults returns the results in db.
+func NewResults(db *DB) Results { return Results{db} }
+
 // ResultsKey implements atrest.Store.
-func (db *DB) ResultsKey(ctx context.Context, id string) (w atrest.Wrapped, err error) {
-	err = db.Read(ctx, func(c *Conn) error {
+func (s Results) ResultsKey(ctx context.Context, id string) (w atrest.Wrapped, err error) {
+	err = s.db.Read(ctx, func(c *Conn) error {
 		_, err := c.QueryRow("SELECT id, wrapped_by, box FROM results_keys WHERE ?1 = '' OR id = ?1 ORDER BY id DESC LIMIT 1",
 			func(r *Row) error { w = scanWrapped(r); return nil }, id)
 		return err
@@ -36,24 +47,16 @@ func scanWrapped(r *Row) atrest.Wrapped {
 }
 
 // AddResultsKey implements atrest.Store.
-func (db *DB) AddResultsKey(ctx context.Context, w atrest.Wrapped) error {
-	_, err := db.Commit(ctx, Unit{Check: func(tx *Tx) error {
+func (s Results) AddResultsKey(ctx context.Context, w atrest.Wrapped) error {
+	_, err := s.db.Commit(ctx, Unit{Check: func(tx *Tx) error {
 		_, err := tx.Exec("INSERT INTO results_keys (id, wrapped_by, box, made_at) VALUES (?1, ?2, ?3, ?4)", w.ID, w.By, w.Box, tx.Now())
 		return err
 	}})
 	return err
 }
 
-// ResultsKeys are the keys of results, for replacing the key that wraps them.
-type ResultsKeys struct{ db *DB }
-
-var _ vault.Boxes = ResultsKeys{}
-
-// ResultsKeys returns the keys of results.
-func (db *DB) ResultsKeys() ResultsKeys { return ResultsKeys{db} }
-
 // StaleBoxes lists the keys of results that are not wrapped by the vault's current key.
-func (s ResultsKeys) StaleBoxes(ctx context.Context, current string, after vault.Box, limit int) ([]vault.Box, error) {
+func (s Results) StaleBoxes(ctx context.Context, current string, after vault.Box, limit int) ([]vault.Box, error) {
 	return list(ctx, s.db, "listing the keys of results", func(r *Row) (vault.Box, error) {
 		w := scanWrapped(r)
 		return vault.Box{About: w.About(), KEK: w.By, Key: w.Box}, nil
@@ -62,7 +65,7 @@ func (s ResultsKeys) StaleBoxes(ctx context.Context, current string, after vault
 }
 
 // ReplaceBoxes stores the keys of results, wrapped by another key of the vault.
-func (s ResultsKeys) ReplaceBoxes(ctx context.Context, old, fresh []vault.Box) error {
+func (s Results) ReplaceBoxes(ctx context.Context, old, fresh []vault.Box) error {
 	_, err := s.db.Commit(ctx, Unit{Check: func(tx *Tx) error {
 		for i, b := range fresh {
 			if _, err := tx.Exec("UPDATE results_keys SET wrapped_by = ?1, box = ?2 WHERE id = ?3 AND wrapped_by = ?4 AND box = ?5",
@@ -76,39 +79,39 @@ func (s ResultsKeys) ReplaceBoxes(ctx context.Context, old, fresh []vault.Box) e
 }
 
 // UseVault sets the key wrapping for results if Options did not.
-func (db *DB) UseVault(ring atrest.Ring) { db.keys.Use(ring) }
+func (s Results) UseVault(ring atrest.Ring) { s.db.keys.Use(ring) }
 
 // KeepsResults returns nil if results of calls can be stored now. ResultsProblem returns the
 // error of the last attempt, or nil if it succeeded.
-func (db *DB) KeepsResults(ctx context.Context) error { return db.keys.Ready(ctx) }
+func (s Results) KeepsResults(ctx context.Context) error { return s.db.keys.Ready(ctx) }
 
 // ResultsProblem is described at KeepsResults.
-func (db *DB) ResultsProblem() error { return db.keys.Problem() }
+func (s Results) ResultsProblem() error { return s.db.keys.Problem() }
 
 // Seal seals a value for its place with the key of results; Unseal opens it.
-func (db *DB) Seal(ctx context.Context, at atrest.Place, plain []byte) (key string, box []byte, err error) {
-	if err := db.keys.Ready(ctx); err != nil {
+func (s Results) Seal(ctx context.Context, at atrest.Place, plain []byte) (key string, box []byte, err error) {
+	if err := s.db.keys.Ready(ctx); err != nil {
 		return "", nil, err
 	}
-	return db.keys.Seal(at, plain)
+	return s.db.keys.Seal(at, plain)
 }
 
 // Unseal is described at Seal.
-func (db *DB) Unseal(ctx context.Context, at atrest.Place, key string, box []byte) ([]byte, error) {
-	return db.keys.Open(ctx, at, key, box)
+func (s Results) Unseal(ctx context.Context, at atrest.Place, key string, box []byte) ([]byte, error) {
+	return s.db.keys.Open(ctx, at, key, box)
 }
 
 // ResultsOpened returns a channel that is closed once results can be stored.
-func (db *DB) ResultsOpened() <-chan struct{} { return db.keys.Opened() }
+func (s Results) ResultsOpened() <-chan struct{} { return s.db.keys.Opened() }
 
 // ExpireResults deletes the bytes of some results stored before a time, and reports whether more
 // may remain. It keeps the digests, and the data of approvals that can still be answered or used.
-func (db *DB) ExpireResults(ctx context.Context, before time.Time) (more bool, err error) {
+func (s Results) ExpireResults(ctx context.Context, before time.Time) (more bool, err error) {
 	before = before.Add(-keptAgain) // storing it once more may not have been noted
 	var old [][]byte
 	var ids []string
 	size := 0
-	err = db.Read(ctx, func(c *Conn) error {
+	err = s.db.Read(ctx, func(c *Conn) error {
 		err := c.Query("SELECT digest, length(box) FROM results WHERE expired_at IS NULL AND kept_at < ?1 ORDER BY kept_at LIMIT ?2", func(r *Row) error {
 			if size < batchBytes {
 				old = append(old, r.Bytes(0))
@@ -126,7 +129,7 @@ func (db *DB) ExpireResults(ctx context.Context, before time.Time) (more bool, e
 	if err != nil || len(old)+len(ids) == 0 {
 		return false, err
 	}
-	_, err = db.Commit(ctx, Unit{Check: func(tx *Tx) error {
+	_, err = s.db.Commit(ctx, Unit{Check: func(tx *Tx) error {
 		for _, digest := range old {
 			if _, err := tx.Exec("UPDATE results SET box = x'', expired_at = ?1 WHERE digest = ?2 AND kept_at < ?3", tx.Now(), digest, before); err != nil {
 				return fmt.Errorf("expiring a result: %w", err)
@@ -144,8 +147,8 @@ func (db *DB) ExpireResults(ctx context.Context, before time.Time) (more bool, e
 
 // Scrub removes deleted data from the WAL: it moves the WAL into the file and empties it. done is
 // false if readers prevented it. Scrub does not wait for readers, because writers would wait too.
-func (db *DB) Scrub() (done bool, err error) {
-	w := db.writer
+func (s Results) Scrub() (done bool, err error) {
+	w := s.db.writer
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
 	w.conn.SetBusyTimeout(0)
@@ -233,21 +236,21 @@ func (s *sealedApproval) requestOr(plain []byte) []byte {
 }
 
 // sealApproval seals the displayed text of r.
-func (db *DB) sealApproval(r *approval.Record) (sealedApproval, error) {
+func sealApproval(keys *atrest.Keys, r *approval.Record) (sealedApproval, error) {
 	plain, err := approval.EncodePayload(*r)
 	if err != nil {
 		return sealedApproval{}, err
 	}
-	return db.sealBytes(r.ID, plain, r.Request)
+	return sealBytes(keys, r.ID, plain, r.Request)
 }
 
-func (db *DB) sealBytes(id string, plain, request []byte) (s sealedApproval, err error) {
+func sealBytes(keys *atrest.Keys, id string, plain, request []byte) (s sealedApproval, err error) {
 	digest := sha256.Sum256(plain)
 	s.digest = digest[:]
-	if s.key, s.payload, err = db.keys.Seal(payloadPlace(id, digest), plain); err != nil || len(request) == 0 {
+	if s.key, s.payload, err = keys.Seal(payloadPlace(id, digest), plain); err != nil || len(request) == 0 {
 		return s, err
 	}
-	_, s.request, err = db.keys.Seal(requestPlace(id, digest), request)
+	_, s.request, err = keys.Seal(requestPlace(id, digest), request)
 	return s, err
 }
 

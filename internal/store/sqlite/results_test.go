@@ -74,7 +74,7 @@ func TestResultsAreSealedInTheFile(t *testing.T) {
 		t.Fatal("the control: a plain row is not found in the files")
 	}
 	must.Do(t, sqlite.Exec(db, "DELETE FROM probe WHERE id = 1000"))
-	if !must.Get(db.Scrub())(t) {
+	if !must.Get(sqlite.NewResults(db).Scrub())(t) {
 		t.Fatal("the WAL was not emptied")
 	}
 	contents := [][]byte{marker(77), bytes.Repeat(marker(78), 5000)}
@@ -225,7 +225,7 @@ func TestRetention(t *testing.T) {
 	keep(t, db, fresh, again) // stored again: its retention starts again
 
 	before := now.Add(-24 * time.Hour)
-	for must.Get(db.ExpireResults(t.Context(), before))(t) {
+	for must.Get(sqlite.NewResults(db).ExpireResults(t.Context(), before))(t) {
 	}
 	assertReason(t, blobError(db, digestOf(old)), reason.ResultExpired)
 	for _, data := range [][]byte{fresh, again} {
@@ -261,7 +261,7 @@ func TestBackgroundRetention(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() {
-			done <- retention.Run(ctx, retention.Config{Store: db, Retention: 24 * time.Hour, Log: slog.New(slog.DiscardHandler)})
+			done <- retention.Run(ctx, retention.Config{Store: sqlite.NewResults(db), Retention: 24 * time.Hour, Log: slog.New(slog.DiscardHandler)})
 		}()
 		time.Sleep(48 * time.Hour)
 		assertCount(t, db, "SELECT count(*) FROM results WHERE expired_at IS NULL", 2)
@@ -279,7 +279,7 @@ func TestRewrap(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "palyra.db")
 	db := sqlitetest.OpenAt(t, path, sqlite.Options{Results: &atresttest.Ring{Key: "old"}})
 	keep(t, db, marker(1))
-	keys := db.ResultsKeys()
+	keys := sqlite.NewResults(db)
 	list := must.Get(keys.StaleBoxes(t.Context(), "new", vault.Box{}, 9))(t)
 	if len(list) != 1 || list[0].KEK != "old" || !strings.HasPrefix(list[0].About, "results/") {
 		t.Fatalf("got %+v", list)

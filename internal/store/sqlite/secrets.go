@@ -13,8 +13,8 @@ type SecretStore struct{ db *DB }
 
 var _ vault.Store = SecretStore{}
 
-// Secrets returns the store of secrets.
-func (db *DB) Secrets() SecretStore { return SecretStore{db} }
+// NewSecrets returns the secrets of the vault in db.
+func NewSecrets(db *DB) SecretStore { return SecretStore{db} }
 
 const vaultColumns = `s.scope, s.key, s.newest, s.metadata, s.seal, s.placed, s.last_used_at, e.code, e.payload, s.held_by`
 

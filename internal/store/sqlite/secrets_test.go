@@ -19,7 +19,7 @@ import (
 func TestSecretStore(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
-	vaulttest.RunStore(t, db.Secrets(), func() (n int) {
+	vaulttest.RunStore(t, sqlite.NewSecrets(db), func() (n int) {
 		must.Do(t, db.Read(t.Context(), func(c *sqlite.Conn) error {
 			return c.Query("SELECT count(*) FROM events WHERE code BETWEEN ?1 AND ?2", func(r *sqlite.Row) error {
 				n = r.Int(0)
@@ -40,7 +40,7 @@ func TestManySecrets(t *testing.T) {
 	t.Parallel()
 	const n, size = 10_000, 500
 	db := sqlitetest.Open(t)
-	store := db.Secrets()
+	store := sqlite.NewSecrets(db)
 	s := must.Get(vault.New(vault.Config{Store: store, Keys: vault.NewWrapper(vaulttest.NewKeys(), store), Judge: anybody{}}))(t)
 	ann := access.Caller{Principal: access.User("ann")}
 	var group sync.WaitGroup

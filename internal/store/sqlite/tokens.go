@@ -16,8 +16,8 @@ type TokenStore struct{ db *DB }
 
 var _ token.Store = TokenStore{}
 
-// Tokens returns the store of API tokens.
-func (db *DB) Tokens() TokenStore { return TokenStore{db} }
+// NewTokens returns the tokens in db.
+func NewTokens(db *DB) TokenStore { return TokenStore{db} }
 
 const apiColumns = `id, name, principal, created_by, scopes, addresses, digest, created_at, expires_at, last_used_at, revoked_at, revoked_by, device`
 

@@ -13,7 +13,7 @@ import (
 func TestTokenStore(t *testing.T) {
 	t.Parallel()
 	db := sqlitetest.Open(t)
-	tokentest.RunStore(t, db.Tokens(), func() (n int) {
+	tokentest.RunStore(t, sqlite.NewTokens(db), func() (n int) {
 		must.Do(t, db.Read(t.Context(), func(c *sqlite.Conn) error {
 			return c.Query("SELECT count(*) FROM events WHERE code IN (?1, ?2)", func(r *sqlite.Row) error {
 				n = r.Int(0)

@@ -10,9 +10,15 @@ import (
 	"palyra/internal/exec/upstream/declared"
 )
 
+// Upstreams keeps the upstream servers in the embedded store.
+type Upstreams struct{ db *DB }
+
+// NewUpstreams returns the upstream servers in db.
+func NewUpstreams(db *DB) Upstreams { return Upstreams{db} }
+
 // Upstreams lists the upstream servers by name.
-func (db *DB) Upstreams(ctx context.Context) ([]declared.Kept, error) {
-	return list(ctx, db, "reading the upstream servers", func(r *Row) (declared.Kept, error) {
+func (s Upstreams) Upstreams(ctx context.Context) ([]declared.Kept, error) {
+	return list(ctx, s.db, "reading the upstream servers", func(r *Row) (declared.Kept, error) {
 		k := declared.Kept{AddedBy: r.Text(1), AddedAt: r.Time(2), SeenAt: r.Time(5), ApprovedBy: r.Text(6), ApprovedAt: r.Time(7)}
 		return k, errors.Join(json.Unmarshal(r.Bytes(0), &k.Server), json.Unmarshal(r.Bytes(3), &k.Approved), json.Unmarshal(r.Bytes(4), &k.Seen))
 	}, "SELECT server, added_by, added_at, approved, seen, seen_at, approved_by, approved_at FROM upstreams ORDER BY name")
@@ -20,7 +26,7 @@ func (db *DB) Upstreams(ctx context.Context) ([]declared.Kept, error) {
 
 // PutUpstream stores a server, or replaces the server of the same name, and appends events in the
 // same transaction.
-func (db *DB) PutUpstream(ctx context.Context, k declared.Kept, events ...event.Draft) error {
+func (s Upstreams) PutUpstream(ctx context.Context, k declared.Kept, events ...event.Draft) error {
 	var texts [3][]byte
 	for i, part := range []any{k.Server, k.Approved, k.Seen} {
 		text, err := json.Marshal(part)
@@ -29,7 +35,7 @@ func (db *DB) PutUpstream(ctx context.Context, k declared.Kept, events ...event.
 		}
 		texts[i] = text
 	}
-	_, err := db.Commit(ctx, Unit{
+	_, err := s.db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {
 			if _, err := tx.Exec(`INSERT INTO upstreams (name, server, added_by, added_at, approved, seen, seen_at, approved_by, approved_at)
 				VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
@@ -45,8 +51,8 @@ func (db *DB) PutUpstream(ctx context.Context, k declared.Kept, events ...event.
 }
 
 // DeleteUpstream deletes a server, and appends events in the same transaction.
-func (db *DB) DeleteUpstream(ctx context.Context, name string, events ...event.Draft) error {
-	_, err := db.Commit(ctx, Unit{
+func (s Upstreams) DeleteUpstream(ctx context.Context, name string, events ...event.Draft) error {
+	_, err := s.db.Commit(ctx, Unit{
 		Check: func(tx *Tx) error {
 			if _, err := tx.Exec("DELETE FROM upstreams WHERE name = ?1", name); err != nil {
 				return fmt.Errorf("removing the upstream server %s: %w", name, err)

@@ -59,18 +59,24 @@ func sizeOfArgs(args []any) (n int64) {
 	return n
 }
 
-var _ limit.Store = (*DB)(nil)
+// Usage is the limit.Store of the embedded store.
+type Usage struct{ db *DB }
+
+var _ limit.Store = Usage{}
+
+// NewUsage returns in db how much principals stored.
+func NewUsage(db *DB) Usage { return Usage{db} }
 
 // Usage implements limit.Store.
-func (db *DB) Usage(ctx context.Context, from int64) ([]limit.Usage, error) {
-	return list(ctx, db, "reading what quotas count", func(r *Row) (limit.Usage, error) {
+func (s Usage) Usage(ctx context.Context, from int64) ([]limit.Usage, error) {
+	return list(ctx, s.db, "reading what quotas count", func(r *Row) (limit.Usage, error) {
 		return limit.Usage{Who: r.Text(0), Hour: r.Int64(1), Bytes: r.Int64(2)}, nil
 	}, "SELECT who, hour, bytes FROM usage WHERE hour >= ?1 ORDER BY who, hour", from)
 }
 
 // PutUsage implements limit.Store.
-func (db *DB) PutUsage(ctx context.Context, list []limit.Usage, from int64) error {
-	_, err := db.Commit(ctx, Unit{Check: func(tx *Tx) error {
+func (s Usage) PutUsage(ctx context.Context, list []limit.Usage, from int64) error {
+	_, err := s.db.Commit(ctx, Unit{Check: func(tx *Tx) error {
 		if _, err := tx.Exec("DELETE FROM usage WHERE hour < ?1", from); err != nil {
 			return fmt.Errorf("forgetting what quotas no longer count: %w", err)
 		}

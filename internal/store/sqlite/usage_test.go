@@ -5,10 +5,11 @@ import (
 
 	"palyra/internal/core/limit"
 	"palyra/internal/core/limit/limittest"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	limittest.RunStore(t, func(t *testing.T) limit.Store { return sqlitetest.Open(t) })
+	limittest.RunStore(t, func(t *testing.T) limit.Store { return sqlite.NewUsage(sqlitetest.Open(t)) })
 }

@@ -118,7 +118,7 @@ type evidence struct {
 func (e *evidence) Snapshot(context.Context, string) ([]byte, error) { return nil, errPrivate }
 
 func (e *evidence) Attestation(ctx context.Context, id string) (attest.Listed, error) {
-	a, err := e.db.Attestation(ctx, id)
+	a, err := sqlite.NewAttestations(e.db).Attestation(ctx, id)
 	return attest.Listed{ID: a.ID, ProposalID: a.ProposalID, Envelope: a.Envelope, Seq: a.Seq}, err
 }
 

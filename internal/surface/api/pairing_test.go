@@ -13,6 +13,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity/pairing"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/surface/api"
 )
 
@@ -51,7 +52,7 @@ func TestPairingCodePermissions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	adm := w.admit(access.User("adm"), access.Principal{}, access.RoleAdmin)
-	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
+	w.engine.Swap(w.policySet(must.Get(sqlite.NewIdentity(w.db).Members(t.Context()))(t)))
 	pin := palyrav1.PairingKind_PAIRING_KIND_PIN
 	for name, row := range map[string]struct {
 		by   *client

@@ -18,6 +18,7 @@ import (
 	"palyra/internal/identity/passkey"
 	"palyra/internal/identity/passkey/passkeytest"
 	"palyra/internal/identity/passkeys"
+	"palyra/internal/store/sqlite"
 )
 
 const consoleOrigin = "http://palyra-k3x.localhost:7145"
@@ -25,7 +26,7 @@ const consoleOrigin = "http://palyra-k3x.localhost:7145"
 func (w *world) openPasskeys() *passkeys.Keeper {
 	w.t.Helper()
 	w.passkeys = must.Get(passkeys.New(w.t.Context(), passkeys.Config{
-		Store: w.db.Identity(), Members: w.registry, Gateway: w.rootDigest(), Now: w.now,
+		Store: sqlite.NewIdentity(w.db), Members: w.registry, Gateway: w.rootDigest(), Now: w.now,
 		Independent:    w.identity.Directory.History().Controllers().Independence().Independent,
 		AgentConnected: func(context.Context) (bool, error) { return w.agentConnected, nil },
 	}))(w.t)
@@ -104,7 +105,7 @@ func TestPasskeyVotesThatAreRefused(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, func(w *world) { w.policies = somebodyThere })
 	carol := w.admit(access.User("carol"), access.Principal{}, access.RoleOperator)
-	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
+	w.engine.Swap(w.policySet(must.Get(sqlite.NewIdentity(w.db).Members(t.Context()))(t)))
 	a, _ := w.bob.enroll()
 	other := w.asks()
 	var seen *palyrav1.PasskeyAssertion

@@ -10,6 +10,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/store/sqlite"
 )
 
 func describedRun(principal, facts string) *palyrav1.CallDescription {
@@ -141,7 +142,7 @@ func TestExplainSomebodyElsesCall(t *testing.T) {
 		}
 	}
 	w.policies = strings.Replace(noRisk, `when { context.device_id == "never" }`, "", 1)
-	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
+	w.engine.Swap(w.policySet(must.Get(sqlite.NewIdentity(w.db).Members(t.Context()))(t)))
 	_, err := w.alice.policy().ExplainPolicy(t.Context(), explainCall(describedRun("agent:coder", "")))
 	wantError(t, "without policy.simulate", err, reason.PermissionDenied)
 	// Control: a caller may explain its own call.

@@ -24,6 +24,7 @@ import (
 	"palyra/internal/identity"
 	"palyra/internal/identity/presence"
 	"palyra/internal/ops/localsocket"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/surface/api"
 	"palyra/internal/surface/api/presenceproof"
 )
@@ -235,7 +236,7 @@ func TestProofOfAnotherDevice(t *testing.T) {
 	t.Parallel()
 	w, key := worldOfPresence(t)
 	carol := w.admit(access.User("carol"), access.Principal{}, access.RoleOperator)
-	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
+	w.engine.Swap(w.policySet(must.Get(sqlite.NewIdentity(w.db).Members(t.Context()))(t)))
 	asked := w.asks()
 	_, err := carol.votes(w.bob.proven(key, yesTo(asked)))
 	info := wantError(t, "without a key", err, reason.PresenceNotProven)

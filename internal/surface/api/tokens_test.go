@@ -13,6 +13,7 @@ import (
 	"palyra/internal/core/access"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/store/sqlite"
 )
 
 func (c *client) tokens() palyrav1connect.TokenServiceClient {
@@ -176,7 +177,7 @@ func TestTokenIsBoundToItsCreator(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	bot := w.admit(access.Agent("bot"), access.User("dan"), access.RoleAgent)
-	members := must.Get(w.db.Identity().Members(t.Context()))(t)
+	members := must.Get(sqlite.NewIdentity(w.db).Members(t.Context()))(t)
 	w.engine.Swap(w.policySet(members))
 	c := w.showing("Bearer " + w.dan.create(&palyrav1.CreateTokenRequest{Principal: "agent:bot", Scopes: []string{"tool.call"}}).GetText())
 	if _, err := c.call(reading()); err != nil {

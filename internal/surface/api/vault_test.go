@@ -17,6 +17,7 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/identity/token"
+	"palyra/internal/store/sqlite"
 	"palyra/internal/vault"
 )
 
@@ -85,7 +86,7 @@ func TestSecretAccessByScope(t *testing.T) {
 // seed puts a secret without asking policy.
 func seed(t *testing.T, w *world, ref string) {
 	t.Helper()
-	s := must.Get(vault.New(vault.Config{Store: w.db.Secrets(), Keys: w.wrapper, Judge: unasked{}, Holders: oneHolder}))(t)
+	s := must.Get(vault.New(vault.Config{Store: sqlite.NewSecrets(w.db), Keys: w.wrapper, Judge: unasked{}, Holders: oneHolder}))(t)
 	must.Get(s.Put(t.Context(), access.Caller{Principal: access.User("seed")}, must.Get(vault.ParseRef(ref))(t), []byte("seed"), vault.Metadata{}))(t)
 }
 

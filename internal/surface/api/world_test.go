@@ -144,7 +144,7 @@ func newWorld(t *testing.T, setup ...func(*world)) *world {
 	w.dan = w.admit(access.User("dan"), access.Principal{}, access.RoleDeveloper)
 	w.eve = w.admit(access.User("eve"), access.Principal{}, access.RoleAuditor)
 	w.coder = w.admit(access.Agent("coder"), access.User("alice"), access.RoleAgent)
-	w.engine.Swap(w.policySet(must.Get(w.db.Identity().Members(t.Context()))(t)))
+	w.engine.Swap(w.policySet(must.Get(sqlite.NewIdentity(w.db).Members(t.Context()))(t)))
 	return w
 }
 
@@ -156,12 +156,12 @@ func (w *world) openRooms() {
 		t.Fatal(err)
 	}
 	w.db = sqlitetest.Open(t)
-	registry := must.Get(access.NewRegistry(t.Context(), w.db.Identity(), nil))(t)
+	registry := must.Get(access.NewRegistry(t.Context(), sqlite.NewIdentity(w.db), nil))(t)
 	w.identity = must.Get(identity.New(t.Context(), identity.Config{
 		Guard:     change.Unguarded,
-		Authority: w.authority, Store: w.db.Identity(), Registry: registry, Now: w.now,
+		Authority: w.authority, Store: sqlite.NewIdentity(w.db), Registry: registry, Now: w.now,
 	}))(t)
-	w.tokens = must.Get(token.New(t.Context(), token.Config{Store: w.db.Tokens(), Members: registry}))(t)
+	w.tokens = must.Get(token.New(t.Context(), token.Config{Store: sqlite.NewTokens(w.db), Members: registry}))(t)
 	w.registry = registry
 	w.people.Members, w.people.Log, w.people.Now = w.identity.Logins, slog.New(slog.DiscardHandler), w.now
 	w.people.Refused = func(ctx context.Context, source string) {
@@ -174,8 +174,8 @@ func (w *world) openRooms() {
 	w.journal = must.Get(journal.New(w.db, journal.Options{Key: signer}))(t)
 	w.engine = &policy.Engine{}
 	keys, _ := kektest.New(t)
-	w.wrapper = vault.NewWrapper(keys, w.db.Secrets())
-	w.vault = must.Get(vault.New(vault.Config{Store: w.db.Secrets(), Keys: w.wrapper, Judge: things.Judge{Engine: w.engine}, Holders: oneHolder}))(t)
+	w.wrapper = vault.NewWrapper(keys, sqlite.NewSecrets(w.db))
+	w.vault = must.Get(vault.New(vault.Config{Store: sqlite.NewSecrets(w.db), Keys: w.wrapper, Judge: things.Judge{Engine: w.engine}, Holders: oneHolder}))(t)
 }
 
 // policySet returns the policy set for the members.
@@ -208,7 +208,7 @@ func (w *world) serve() {
 		Auth: w.identity.Callers, Tokens: w.tokens, Limiter: limiter, Audit: w.audit, FirstWait: w.firstWait, Engine: w.engine, Pipeline: g.Pipeline, Router: g.Router, Desk: w.desk, Runs: runs,
 		Journal: w.journal, Evidence: w.evidence, Policies: policiesFake{w}, Members: newMembersFake(w), DeviceAdmin: newMembersFake(w), Origins: originsFake{w.identity.Directory, w.identity.Consents}, Alerts: w.identity.Notices, Pairings: w.openPairings(), Gateway: w.gateway, Devices: devicesFake{w.registry, w.identity.Directory, w.identity.Keys}, DeviceActs: w.db, Presence: presenceFake{w.identity.Directory, w.identity.PresenceKeys, w.identity.Confirmations}, Passkeys: w.openPasskeys(),
 		Keys: &keyadmin.Keys{Authority: w.authority, Journal: w.journal, Notary: w.notary}, Workspaces: w.workspaces, Vault: w.vault, Skills: w.openSkills(), Upstreams: noUpstreams{}, Packages: noUpstreams{}, Notify: notify.New(notify.Config{Store: deliveries.New(w.db), Log: logger}), ChatUsers: must.Get(notify.NewUsers(t.Context(), deliveries.New(w.db), w.registry, w.identity.Consents, change.Unguarded, w.now))(t), UpstreamLogins: oauth.New(oauth.Config{}), Log: logger,
-		Installed:       must.Get(watch.New(t.Context(), w.db.Installed(), logger, w.now))(t),
+		Installed:       must.Get(watch.New(t.Context(), sqlite.NewInstalled(w.db), logger, w.now))(t),
 		OwnerRunsAgents: func() bool { return !w.serviceUser },
 		Console:         w.openConsole(), About: people.About{ID: "gateway.test", Version: "test", Frozen: func(context.Context) bool { return false }, Pending: func() int { return w.desk.Counts().Pending },
 			Settings: config.Default(), Examine: func(ctx context.Context) []people.CheckResult {

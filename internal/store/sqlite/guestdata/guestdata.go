@@ -51,13 +51,13 @@ func (s Store) Get(ctx context.Context, in catalog.Space, key string) ([]byte, e
 	if !found {
 		return nil, reason.Errorf(reason.NotFound, "no value is stored under this key")
 	}
-	return s.db.Unseal(ctx, place(in, key, digest), under, box)
+	return sqlite.NewResults(s.db).Unseal(ctx, place(in, key, digest), under, box)
 }
 
 // Put implements catalog.Storage.
 func (s Store) Put(ctx context.Context, in catalog.Space, key string, value []byte, most int64) error {
 	digest := sha256.Sum256(value)
-	under, box, err := s.db.Seal(ctx, place(in, key, digest), value)
+	under, box, err := sqlite.NewResults(s.db).Seal(ctx, place(in, key, digest), value)
 	if err != nil {
 		return err
 	}
