@@ -246,7 +246,7 @@ func openMCP(_ context.Context, g *gateway, _ Options) error {
 		Address: func() string { return reachable(g.listeners.at.API) },
 		Limits:  callLimits(g.cfg), Version: version.Get().Version, Log: g.log,
 	})
-	g.upstreams.Watch(g.mcp)
+	g.upstreams.Watch(g.mcp.Clients)
 	return nil
 }
 

@@ -27,10 +27,10 @@ import (
 // pipeline like any other.
 
 // usableTools returns the tools that the caller could ever call, by name.
-func (f *Server) usableTools(v *httpRequest) map[string]bool {
+func (ct *catalog) usableTools(v *httpRequest) map[string]bool {
 	list := make(map[string]bool)
-	for _, d := range f.Catalog(v.caller) {
-		if reason.Of(f.Tools.Unusable(d.Name)) != reason.ToolSuspended {
+	for _, d := range ct.Catalog(v.caller) {
+		if reason.Of(ct.Tools.Unusable(d.Name)) != reason.ToolSuspended {
 			list[d.Name] = true
 		}
 	}
@@ -38,11 +38,11 @@ func (f *Server) usableTools(v *httpRequest) map[string]bool {
 }
 
 // upstreams returns the upstream servers with their approved definitions, ordered by name.
-func (f *Server) upstreams() []declaration.State {
-	if f.Upstreams == nil {
+func (ct *catalog) upstreams() []declaration.State {
+	if ct.Upstreams == nil {
 		return nil
 	}
-	return f.Upstreams()
+	return ct.Upstreams()
 }
 
 // definitions returns the approved definitions of a kind that are not suspended.
@@ -55,7 +55,7 @@ func definitions(s declaration.State, kind declaration.Kind) []declaration.Defin
 }
 
 // promptNames returns the table that maps prompts to their names on the wire, as for tools.
-func (f *Server) promptNames(servers []declaration.State) wirename.Table {
+func (ct *catalog) promptNames(servers []declaration.State) wirename.Table {
 	var names []string
 	for _, s := range servers {
 		for _, d := range s.Approved.Definitions {
@@ -69,9 +69,9 @@ func (f *Server) promptNames(servers []declaration.State) wirename.Table {
 
 // listPrompts builds the result of prompts/list: the approved prompts of the servers whose prompts
 // the caller may get.
-func (f *Server) listPrompts(v *httpRequest) *mcp.ListPromptsResult {
-	servers, mine := f.upstreams(), f.usableTools(v)
-	names := f.promptNames(servers)
+func (ct *catalog) listPrompts(v *httpRequest) *mcp.ListPromptsResult {
+	servers, mine := ct.upstreams(), ct.usableTools(v)
+	names := ct.promptNames(servers)
 	r := &mcp.ListPromptsResult{Prompts: []*mcp.Prompt{}, Cacheable: mcp.Cacheable{TTLMs: listFor, CacheScope: "private"}}
 	for _, s := range servers {
 		if !mine[s.Server.Name+"/"+declaration.GetPrompt] {
@@ -94,10 +94,10 @@ func (f *Server) listPrompts(v *httpRequest) *mcp.ListPromptsResult {
 }
 
 // listTemplates builds the result of resources/templates/list.
-func (f *Server) listTemplates(v *httpRequest) *mcp.ListResourceTemplatesResult {
-	mine := f.usableTools(v)
+func (ct *catalog) listTemplates(v *httpRequest) *mcp.ListResourceTemplatesResult {
+	mine := ct.usableTools(v)
 	r := &mcp.ListResourceTemplatesResult{ResourceTemplates: []*mcp.ResourceTemplate{}, Cacheable: mcp.Cacheable{TTLMs: listFor, CacheScope: "private"}}
-	for _, s := range f.upstreams() {
+	for _, s := range ct.upstreams() {
 		if !mine[s.Server.Name+"/"+declaration.ReadResource] {
 			continue
 		}
@@ -164,8 +164,8 @@ func (f *Server) listResources(ctx context.Context, v *httpRequest, session *mcp
 			return nil, err
 		}
 	}
-	mine, pages := f.usableTools(v), 0
-	for _, s := range f.upstreams() {
+	mine, pages := f.catalog.usableTools(v), 0
+	for _, s := range f.catalog.upstreams() {
 		name := s.Server.Name
 		if name < at.Server || !mine[name+"/"+declaration.ListResources] {
 			continue
@@ -239,7 +239,7 @@ func (f *Server) complete(ctx context.Context, v *httpRequest, session *mcp.Serv
 	ref, server := map[string]any{"type": params.Ref.Type}, ""
 	switch params.Ref.Type {
 	case "ref/prompt":
-		ours, ok := f.promptNames(f.upstreams()).Ours(params.Ref.Name)
+		ours, ok := f.catalog.promptNames(f.catalog.upstreams()).Ours(params.Ref.Name)
 		if !ok {
 			return nil, unknownPrompt(params.Ref.Name)
 		}
@@ -255,7 +255,7 @@ func (f *Server) complete(ctx context.Context, v *httpRequest, session *mcp.Serv
 		input["context"] = map[string]any{"arguments": c.Arguments}
 	}
 	r := &mcp.CompleteResult{Completion: mcp.CompletionResultDetails{Values: []string{}}}
-	if !f.usableTools(v)[server+"/"+declaration.Complete] {
+	if !f.catalog.usableTools(v)[server+"/"+declaration.Complete] {
 		return r, nil
 	}
 	report, err := f.unasked(ctx, v, session, server+"/"+declaration.Complete, input)
@@ -339,9 +339,9 @@ func (r *besideResult) MarshalJSON() ([]byte, error) {
 
 // getPrompt answers prompts/get.
 func (f *Server) getPrompt(ctx context.Context, q *request, p *mcp.GetPromptParams) (mcp.Result, error) {
-	ours, ok := f.promptNames(f.upstreams()).Ours(p.Name)
+	ours, ok := f.catalog.promptNames(f.catalog.upstreams()).Ours(p.Name)
 	server, name, _ := strings.Cut(ours, "/")
-	if !ok || !f.usableTools(q.httpRequest)[server+"/"+declaration.GetPrompt] {
+	if !ok || !f.catalog.usableTools(q.httpRequest)[server+"/"+declaration.GetPrompt] {
 		return nil, unknownPrompt(p.Name)
 	}
 	input := map[string]any{"name": name}
@@ -364,7 +364,7 @@ func (f *Server) getPrompt(ctx context.Context, q *request, p *mcp.GetPromptPara
 // readResource answers resources/read.
 func (f *Server) readResource(ctx context.Context, q *request, p *mcp.ReadResourceParams) (mcp.Result, error) {
 	server, uri, ok := ownURI(p.URI)
-	if !ok || !f.usableTools(q.httpRequest)[server+"/"+declaration.ReadResource] {
+	if !ok || !f.catalog.usableTools(q.httpRequest)[server+"/"+declaration.ReadResource] {
 		return nil, unknownResource(p.URI, q.client.sessionless)
 	}
 	q.responses, q.state, q.uri = p.InputResponses, p.RequestState, p.URI

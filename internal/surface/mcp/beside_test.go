@@ -223,7 +223,7 @@ func TestSubscribe(t *testing.T) {
 		var watcher interface {
 			Watches(string, access.Principal, string) bool
 			ResourceUpdated(string, access.Principal, string)
-		} = w.face
+		} = w.face.Clients
 		owner := gatewaytest.Agent.Principal
 		// In the newer revisions a subscription is asynchronous.
 		must.Eventually(t, "the resource is watched", func() (bool, string) { return watcher.Watches("docs", owner, "doc://a"), "" })
@@ -275,7 +275,7 @@ func TestSubscriptionsEndWithPolicy(t *testing.T) {
 	c := w.connect(clientConfig{revision: "2025-06-18"})
 	must.Do(t, c.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "palyra:docs:doc://a"}))
 	owner := gatewaytest.Agent.Principal
-	watcher := w.face
+	watcher := w.face.Clients
 	w.reload("") // control: other policies that permit it
 	watcher.ResourceUpdated("docs", owner, "doc://a")
 	if got := <-c.updated; got != "palyra:docs:doc://a" {
@@ -314,14 +314,14 @@ func TestListsChange(t *testing.T) {
 	if got := must.Get(c.ListPrompts(t.Context(), nil))(t).Prompts; len(got) != 1 || got[0].Name != "docs_re_view" {
 		t.Errorf("a suspended prompt is listed: %+v", got)
 	}
-	for want, tell := range map[string]func(string, access.Principal){"resources": w.face.ResourcesChanged, "prompts": w.face.PromptsChanged} {
+	for want, tell := range map[string]func(string, access.Principal){"resources": w.face.Clients.ResourcesChanged, "prompts": w.face.Clients.PromptsChanged} {
 		tell("docs", policytest.Alice) // for another owner
 		tell("docs", gatewaytest.Agent.Principal)
 		if got := <-c.updated; got != want {
 			t.Errorf("told of %s, want %s", got, want)
 		}
 	}
-	w.face.ToolsChanged("docs", gatewaytest.Agent.Principal)
+	w.face.Clients.ToolsChanged("docs", gatewaytest.Agent.Principal)
 	<-c.changed
 }
 

@@ -123,31 +123,16 @@ func (f *Server) requestOf(v *httpRequest, req mcp.Request) (*request, error) {
 	q.sub = call.Submission{Caller: v.caller, Session: sessionName(session.ID()), CallID: callID(q.meta)}
 	q.sub.Reason, _ = q.meta[reasonKey].(string)
 	q.sub.ReasonBy = reasonBy
-	q.sub.Peer = tool.Peer{LogLevel: f.logLevel(q)}
+	q.sub.Peer = tool.Peer{LogLevel: f.Clients.logLevel(q)}
 	return q, nil
-}
-
-// logLevel returns the lowest log level that the client requested, for its session or with the
-// call.
-func (f *Server) logLevel(q *request) string {
-	if q.client.sessionless {
-		level, _ := q.meta[mcp.MetaKeyLogLevel].(string)
-		return level
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if s := f.servers[q.caller.Principal]; s != nil {
-		return s.levels[q.session.ID()]
-	}
-	return ""
 }
 
 // call answers tools/call.
 func (f *Server) call(ctx context.Context, q *request, params *mcp.CallToolParamsRaw) (mcp.Result, error) {
 	q.sub.Input, q.responses, q.state = argumentsOf(params.Arguments), params.InputResponses, params.RequestState
-	names := f.names()
+	names := f.catalog.names()
 	name, named := names.Ours(params.Name)
-	if !named || !f.shows(q.httpRequest, name, names) {
+	if !named || !f.catalog.shows(q.httpRequest, name, names) {
 		return nil, q.unknown(ctx, name, params.Name)
 	}
 	q.sub.Tool = name
@@ -165,7 +150,7 @@ func (f *Server) call(ctx context.Context, q *request, params *mcp.CallToolParam
 // Announced returns the digest of the call that an agent's hook announces. wire is the tool's
 // name on the wire. The digest is "" if the call is not valid.
 func (f *Server) Announced(ctx context.Context, caller access.Caller, wire string, input []byte) string {
-	name, named := f.names().Ours(wire)
+	name, named := f.catalog.names().Ours(wire)
 	if _, offered := f.Offered(caller, name); !named || !offered {
 		return ""
 	}
@@ -184,9 +169,9 @@ func argumentsOf(raw json.RawMessage) []byte {
 }
 
 // shows reports whether a tool is listed for the caller.
-func (f *Server) shows(v *httpRequest, name string, names wirename.Table) bool {
-	d, ok := f.Offered(v.caller, name)
-	return ok && f.offers(d, names)
+func (ct *catalog) shows(v *httpRequest, name string, names wirename.Table) bool {
+	d, ok := ct.Offered(v.caller, name)
+	return ok && ct.offers(d, names)
 }
 
 // unknown refuses and journals a call of a tool that is not listed for the caller. The message is
@@ -225,7 +210,7 @@ func (q *request) run(ctx context.Context) (mcp.Result, error) {
 	gone, stop := q.noticeGone(cancel)
 	defer stop()
 	elsewhere, asked := newLeaving(), make(chan *inputs, 1)
-	stay := resume.Stay{Limit: q.face.limitOf(q.httpRequest, q.client.name), Gone: gone, Leave: elsewhere.now, Immediate: w.delivers, Digest: q.digest}
+	stay := resume.Stay{Limit: limitOf(q.httpRequest, q.client.name, q.face.Limits), Gone: gone, Leave: elsewhere.now, Immediate: w.delivers, Digest: q.digest}
 	q.sub.Peer.Progress, q.sub.Peer.Log = w.progress, q.logger(ctx)
 	q.sub.Peer.Takes, q.sub.Peer.Ask = q.client.takes, q.asker(ctx, elsewhere, asked)
 	switch {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"sync/atomic"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -25,15 +26,22 @@ const listFor = 60_000
 
 var emptySchema = json.RawMessage(`{"type":"object"}`)
 
+// catalog is the lists of tools, prompts and resource templates for a caller.
+type catalog struct {
+	Config
+	// named are the tool names of one revision.
+	named atomic.Pointer[naming]
+}
+
 // names returns the names of all tools on the wire. They do not depend on the caller, so that a
 // tool has the same name for all.
-func (f *Server) names() wirename.Table {
-	revision := f.Tools.Revision()
-	if n := f.named.Load(); n != nil && n.revision == revision {
+func (ct *catalog) names() wirename.Table {
+	revision := ct.Tools.Revision()
+	if n := ct.named.Load(); n != nil && n.revision == revision {
 		return n.table
 	}
-	n := &naming{revision, f.namesNow()}
-	f.named.Store(n)
+	n := &naming{revision, ct.namesNow()}
+	ct.named.Store(n)
 	return n.table
 }
 
@@ -43,9 +51,9 @@ type naming struct {
 	table    wirename.Table
 }
 
-func (f *Server) namesNow() wirename.Table {
+func (ct *catalog) namesNow() wirename.Table {
 	var own, others []string
-	for _, d := range f.Tools.Descriptors() {
+	for _, d := range ct.Tools.Descriptors() {
 		switch d.Executor {
 		case tool.External: // agents run these tools themselves
 		case tool.MCPUpstream:
@@ -58,16 +66,16 @@ func (f *Server) namesNow() wirename.Table {
 }
 
 // offered returns the listed tools of the caller, by name.
-func (f *Server) offered(v *httpRequest, names wirename.Table) []tool.Descriptor {
-	list := slices.DeleteFunc(f.Catalog(v.caller), func(d tool.Descriptor) bool { return !f.offers(d, names) })
+func (ct *catalog) offered(v *httpRequest, names wirename.Table) []tool.Descriptor {
+	list := slices.DeleteFunc(ct.Catalog(v.caller), func(d tool.Descriptor) bool { return !ct.offers(d, names) })
 	slices.SortFunc(list, func(a, b tool.Descriptor) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
 // offers reports whether a tool is listed for callers that may call it.
-func (f *Server) offers(d tool.Descriptor, names wirename.Table) bool {
+func (ct *catalog) offers(d tool.Descriptor, names wirename.Table) bool {
 	_, named := names.Wire(d.Name)
-	return named && !hidden(d) && reason.Of(f.Tools.Unusable(d.Name)) != reason.ToolSuspended
+	return named && !hidden(d) && reason.Of(ct.Tools.Unusable(d.Name)) != reason.ToolSuspended
 }
 
 // hidden reports whether a tool is never listed: the gateway calls it itself, or it implements
@@ -78,10 +86,10 @@ func hidden(d tool.Descriptor) bool {
 }
 
 // list builds the result of tools/list.
-func (f *Server) list(v *httpRequest) *mcp.ListToolsResult {
-	names := f.names()
+func (ct *catalog) list(v *httpRequest) *mcp.ListToolsResult {
+	names := ct.names()
 	r := &mcp.ListToolsResult{Tools: []*mcp.Tool{}, Cacheable: mcp.Cacheable{TTLMs: listFor, CacheScope: "private"}}
-	for _, d := range f.offered(v, names) {
+	for _, d := range ct.offered(v, names) {
 		name, _ := names.Wire(d.Name)
 		r.Tools = append(r.Tools, toolOf(d, name))
 	}

@@ -9,12 +9,8 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
-	"iter"
 	"log/slog"
-	"maps"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -108,31 +104,13 @@ type Server struct {
 	Config
 	stateful, stateless http.Handler
 	states              *states
+	catalog             *catalog
+	Clients             *Clients
 	tasks               *tasks
 	asked               *questions
 	changed             chan struct{}
-	// named are the tool names of one revision.
-	named atomic.Pointer[naming]
 	// over is closed when the gateway stops.
 	over chan struct{}
-
-	mu sync.Mutex
-	// servers has one server per principal, so that each is notified when its own tools change.
-	servers map[access.Principal]*served
-	// watches are the sessions that subscribe to resources.
-	watches map[watched]map[*mcp.ServerSession]bool
-}
-
-// served is the server of one principal.
-type served struct {
-	*mcp.Server
-	caller access.Caller
-	// listed are the digests of the lists in the last notification.
-	listed [resourcesChanged + 1]string
-	// marks are the schemas of tools whose headers the library checks.
-	marks map[string]string
-	// levels are the log levels of sessions.
-	levels map[string]string
 }
 
 // New returns a Server.
@@ -143,10 +121,10 @@ func New(cfg Config) *Server {
 	key := make([]byte, aead.KeySize)
 	_, _ = rand.Read(key) // never fails
 	f := &Server{
-		Config: cfg, states: newStates(key), tasks: newTasks(), asked: newQuestions(),
-		changed: make(chan struct{}, 1), over: make(chan struct{}), servers: make(map[access.Principal]*served),
-		watches: make(map[watched]map[*mcp.ServerSession]bool),
+		Config: cfg, states: newStates(key), catalog: &catalog{Config: cfg}, tasks: newTasks(cfg.Pipeline), asked: newQuestions(),
+		changed: make(chan struct{}, 1), over: make(chan struct{}),
 	}
+	f.Clients = &Clients{catalog: f.catalog, servers: make(map[access.Principal]*served), watches: make(map[watched]map[*mcp.ServerSession]bool)}
 	quiet := slog.New(slog.DiscardHandler) // the library logs data of clients
 	shared := mcp.StreamableHTTPOptions{
 		MaxRequestBodyBytes: mostBody, SessionTimeout: sessionIdle, Logger: quiet, PropagateRequestCancellation: true,
@@ -192,7 +170,7 @@ func (f *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.stateless.ServeHTTP(w, r)
 		return
 	}
-	if r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && f.sessions(v.caller.Principal) >= mostSessions {
+	if r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "" && f.Clients.sessions(v.caller.Principal) >= mostSessions {
 		f.Refuse(w, r, reason.Errorf(reason.RateLimited, "%s has %d MCP sessions open", v.caller.Principal, mostSessions).
 			WithRemedy("End some sessions, or wait: an idle session ends after %s.", sessionIdle))
 		return
@@ -255,18 +233,7 @@ func (f *Server) serverOf(r *http.Request) *mcp.Server {
 	if v == nil {
 		return nil
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s, ok := f.servers[v.caller.Principal]
-	if !ok {
-		s = &served{Server: f.newServer(), levels: make(map[string]string)}
-		tools := f.list(v)
-		s.listed = f.listed(v, tools)
-		s.mark(tools)
-		f.servers[v.caller.Principal] = s
-	}
-	s.caller = v.caller
-	return s.Server
+	return f.Clients.serverOf(v, f.newServer)
 }
 
 func (f *Server) newServer() *mcp.Server {
@@ -280,7 +247,7 @@ func (f *Server) newServer() *mcp.Server {
 		Capabilities: capabilities, SupportedProtocolVersions: Revisions, Instructions: instructions,
 		GetSessionID: rand.Text, SubscribeHandler: f.subscribe, UnsubscribeHandler: f.unsubscribe,
 	})
-	f.addTaskMethods(s)
+	f.tasks.addTaskMethods(s)
 	s.AddReceivingMiddleware(f.receive)
 	return s
 }
@@ -303,17 +270,17 @@ func (f *Server) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		session, _ := req.GetSession().(*mcp.ServerSession)
 		switch p := req.GetParams().(type) {
 		case *mcp.ListToolsParams:
-			return f.list(v), nil
+			return f.catalog.list(v), nil
 		case *mcp.ListPromptsParams:
-			return f.listPrompts(v), nil
+			return f.catalog.listPrompts(v), nil
 		case *mcp.ListResourceTemplatesParams:
-			return f.listTemplates(v), nil
+			return f.catalog.listTemplates(v), nil
 		case *mcp.ListResourcesParams:
 			return f.listResources(ctx, v, session, p)
 		case *mcp.CompleteParams:
 			return f.complete(ctx, v, session, p)
 		case *mcp.SetLoggingLevelParams:
-			f.setLevel(v, session, p)
+			f.Clients.setLevel(v, session, p)
 		case *mcp.CallToolParamsRaw, *mcp.GetPromptParams, *mcp.ReadResourceParams:
 			defer v.answered.Store(true)
 			return f.callBehind(ctx, v, req)
@@ -339,40 +306,6 @@ func (f *Server) callBehind(ctx context.Context, v *httpRequest, req mcp.Request
 	return nil, reason.Errorf(reason.Internal, "the method does not make a call")
 }
 
-// setLevel sets the log level of a session, and drops the levels of closed sessions.
-func (f *Server) setLevel(v *httpRequest, session *mcp.ServerSession, p *mcp.SetLoggingLevelParams) {
-	if session == nil || p == nil {
-		return
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	s := f.servers[v.caller.Principal]
-	if s == nil {
-		return
-	}
-	there := map[string]bool{}
-	for one := range s.Sessions() {
-		there[one.ID()] = true
-	}
-	maps.DeleteFunc(s.levels, func(id, _ string) bool { return !there[id] })
-	s.levels[session.ID()] = string(p.Level)
-}
-
-// sessions counts the sessions of a principal.
-func (f *Server) sessions(p access.Principal) int {
-	f.mu.Lock()
-	s := f.servers[p]
-	f.mu.Unlock()
-	if s == nil {
-		return 0
-	}
-	n := 0
-	for range s.Sessions() {
-		n++
-	}
-	return n
-}
-
 // Changed must be called when policy or the tools changed.
 func (f *Server) Changed() {
 	select {
@@ -392,14 +325,14 @@ func (f *Server) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-f.changed:
-			f.unsubscribed(ctx, f.tellChanges())
+			f.unsubscribed(ctx, f.Clients.tellChanges())
 		}
 	}
 }
 
 // logNameConflicts logs the tools that have no name on the wire, each once.
 func (f *Server) logNameConflicts(ctx context.Context, previous map[string]string) map[string]string {
-	now := f.names().Refused()
+	now := f.catalog.names().Refused()
 	for tool, other := range now {
 		if _, known := previous[tool]; !known {
 			f.Log.WarnContext(ctx, "a tool is not listed for MCP clients because of a name conflict", slog.String("tool", tool), slog.String("note", other))
@@ -409,38 +342,8 @@ func (f *Server) logNameConflicts(ctx context.Context, previous map[string]strin
 }
 
 // listed returns the digests of the lists that the gateway builds without a call.
-func (f *Server) listed(v *httpRequest, tools *mcp.ListToolsResult) [resourcesChanged + 1]string {
+func (ct *catalog) listed(v *httpRequest, tools *mcp.ListToolsResult) [resourcesChanged + 1]string {
 	return [...]string{
-		toolsChanged: digestOf(tools.Tools), promptsChanged: digestOf(f.listPrompts(v).Prompts), resourcesChanged: digestOf(f.listTemplates(v).ResourceTemplates),
+		toolsChanged: digestOf(tools.Tools), promptsChanged: digestOf(ct.listPrompts(v).Prompts), resourcesChanged: digestOf(ct.listTemplates(v).ResourceTemplates),
 	}
-}
-
-// tellChanges notifies the sessions whose lists changed.
-func (f *Server) tellChanges() (ended []watched) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, s := range f.servers {
-		v := &httpRequest{caller: s.caller}
-		ended = append(ended, f.unwatchForbidden(v)...)
-		tools := f.list(v)
-		s.mark(tools)
-		now := f.listed(v, tools)
-		if now == s.listed || !some(s.Sessions()) {
-			continue
-		}
-		for what, was := range s.listed {
-			if now[what] != was {
-				s.tell(what)
-			}
-		}
-		s.listed = now
-	}
-	return ended
-}
-
-func some[T any](seq iter.Seq[T]) bool {
-	for range seq {
-		return true
-	}
-	return false
 }

@@ -52,12 +52,14 @@ type task struct {
 
 // tasks holds the tasks of this process. Tasks of earlier processes are in the journal.
 type tasks struct {
+	pipeline Pipeline
+
 	mu      sync.Mutex
 	byID    map[string]*task
 	running sync.WaitGroup
 }
 
-func newTasks() *tasks { return &tasks{byID: make(map[string]*task)} }
+func newTasks(p Pipeline) *tasks { return &tasks{pipeline: p, byID: make(map[string]*task)} }
 
 // taskMessage is a task on the wire: the result that creates one, and the result of tasks/get.
 type taskMessage struct {
@@ -223,18 +225,18 @@ func noTask(id string) error {
 }
 
 // addTaskMethods answers tasks/get, tasks/update and tasks/cancel.
-func (f *Server) addTaskMethods(s *mcp.Server) {
+func (ts *tasks) addTaskMethods(s *mcp.Server) {
 	get := func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*taskMessage, error) {
-		return f.getTask(ctx, p)
+		return ts.getTask(ctx, p)
 	}
 	update := func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*taskAck, error) {
-		if _, err := f.getTask(ctx, p); err != nil {
+		if _, err := ts.getTask(ctx, p); err != nil {
 			return nil, err
 		}
 		return &taskAck{ResultType: complete}, nil // tasks request no input
 	}
 	cancel := func(ctx context.Context, _ *mcp.ServerSession, p *taskParams) (*taskAck, error) {
-		return f.cancelTask(ctx, p)
+		return ts.cancelTask(ctx, p)
 	}
 	for _, err := range []error{
 		mcp.AddReceivingCustomMethod(s, "tasks/get", get),
@@ -247,21 +249,21 @@ func (f *Server) addTaskMethods(s *mcp.Server) {
 	}
 }
 
-func (f *Server) getTask(ctx context.Context, p *taskParams) (*taskMessage, error) {
+func (ts *tasks) getTask(ctx context.Context, p *taskParams) (*taskMessage, error) {
 	v := visitFrom(ctx)
 	if v == nil || p == nil {
 		return nil, noTask("")
 	}
-	if t, ok := f.tasks.find(v.owner(), p.TaskID); ok {
-		return f.tasks.message(t, complete), nil
+	if t, ok := ts.find(v.owner(), p.TaskID); ok {
+		return ts.message(t, complete), nil
 	}
-	return f.pastTask(ctx, v, p.TaskID)
+	return ts.pastTask(ctx, v, p.TaskID)
 }
 
 // pastTask returns a task from before the gateway's start, as journaled. Its result is in its
 // attestation.
-func (f *Server) pastTask(ctx context.Context, v *httpRequest, id string) (*taskMessage, error) {
-	past, err := f.Pipeline.PastCall(ctx, id)
+func (ts *tasks) pastTask(ctx context.Context, v *httpRequest, id string) (*taskMessage, error) {
+	past, err := ts.pipeline.PastCall(ctx, id)
 	if err != nil || past.Caller.Principal != v.caller.Principal.String() || past.Proposed == nil || past.Proposed.DeviceID != v.caller.DeviceID {
 		return nil, noTask(id)
 	}
@@ -283,12 +285,12 @@ func (f *Server) pastTask(ctx context.Context, v *httpRequest, id string) (*task
 	return m, nil
 }
 
-func (f *Server) cancelTask(ctx context.Context, p *taskParams) (*taskAck, error) {
+func (ts *tasks) cancelTask(ctx context.Context, p *taskParams) (*taskAck, error) {
 	v := visitFrom(ctx)
 	if v == nil || p == nil {
 		return nil, noTask("")
 	}
-	t, ok := f.tasks.find(v.owner(), p.TaskID)
+	t, ok := ts.find(v.owner(), p.TaskID)
 	if !ok {
 		return nil, noTask(p.TaskID)
 	}
