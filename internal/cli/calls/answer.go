@@ -17,7 +17,7 @@ import (
 
 // ApproveCommand is `palyra approve`.
 func ApproveCommand(program *client.App) *cobra.Command {
-	a := &approvalCommands{program}
+	a := &answerCommands{program}
 	f := decideFlags{brief: true}
 	c := a.answerCommand("approve", "Allow a pending call", &f)
 	c.Long = "Approve a pending call: once, unless --allow specifies more.\n" +
@@ -33,7 +33,7 @@ func ApproveCommand(program *client.App) *cobra.Command {
 
 // DenyCommand is `palyra deny`.
 func DenyCommand(program *client.App) *cobra.Command {
-	a := &approvalCommands{program}
+	a := &answerCommands{program}
 	f := decideFlags{brief: true, deny: true}
 	c := a.answerCommand("deny", "Deny a pending call", &f)
 	c.Long = "Deny a pending call. The reason is sent to the requester.\n" +
@@ -44,9 +44,9 @@ func DenyCommand(program *client.App) *cobra.Command {
 }
 
 // answerCommand returns the command of an answer, whose name is the answer.
-func (a *approvalCommands) answerCommand(name, short string, f *decideFlags) *cobra.Command {
+func (a *answerCommands) answerCommand(name, short string, f *decideFlags) *cobra.Command {
 	c := &cobra.Command{
-		Use: name + " [ID]", Short: short, Args: command.Args(0, 1), ValidArgsFunction: a.completeApprovals(true),
+		Use: name + " [ID]", Short: short, Args: command.Args(0, 1), ValidArgsFunction: completeApprovals(a.App, true),
 		RunE: func(cmd *cobra.Command, given []string) error { return a.answer(cmd.Context(), given, *f) },
 	}
 	flags := c.Flags()
@@ -59,7 +59,7 @@ func (a *approvalCommands) answerCommand(name, short string, f *decideFlags) *co
 
 // answer finds the selected approval and decides it. In a terminal it asks for a missing reason of
 // a denial.
-func (a *approvalCommands) answer(ctx context.Context, given []string, f decideFlags) error {
+func (a *answerCommands) answer(ctx context.Context, given []string, f decideFlags) error {
 	if f.deny && f.reason == "" && a.Interactive() {
 		f.askReason = true
 	}
@@ -101,7 +101,7 @@ func (a *approvalCommands) answer(ctx context.Context, given []string, f decideF
 
 // selectApproval returns the only pending approval, or the one with the given number; "" after
 // reporting that none is pending.
-func (a *approvalCommands) selectApproval(waiting []*palyrav1.Approval, given []string) (string, error) {
+func (a *answerCommands) selectApproval(waiting []*palyrav1.Approval, given []string) (string, error) {
 	switch {
 	case len(waiting) == 0:
 		a.Say("no approval is pending")

@@ -27,12 +27,17 @@ var approvalListing = printer.Listing{
 
 // ApprovalsCommand is `palyra approvals`.
 func ApprovalsCommand(program *client.App) *cobra.Command {
-	a := &approvalCommands{program}
+	a, d := &approvalCommands{program}, &answerCommands{program}
 	return command.NewGroup("approvals", "List and answer pending approvals",
-		a.approvalsList(), a.approvalsShow(), a.approvalsWatch(), a.approvalsDecide(), a.approvalsEdit(), a.approvalsSign(), a.approvalsCancel(), a.approvalsExport())
+		a.approvalsList(), a.approvalsShow(), a.approvalsWatch(), d.approvalsDecide(), d.approvalsEdit(), d.approvalsSign(), a.approvalsCancel(), a.approvalsExport())
 }
 
-func (a *approvalCommands) approvalRecord(v *palyrav1.Approval) printer.Record {
+// recordOf returns approvalRecord for a list.
+func recordOf(a *client.App) func(*palyrav1.Approval) printer.Record {
+	return func(v *palyrav1.Approval) printer.Record { return approvalRecord(a, v) }
+}
+
+func approvalRecord(a *client.App, v *palyrav1.Approval) printer.Record {
 	left := ""
 	if v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
 		left = strings.TrimPrefix(a.Relative(v.GetExpiresAt()), "in ")
@@ -129,12 +134,12 @@ func (a *approvalCommands) listApprovals(ctx context.Context, f approvalFilter) 
 	if err != nil {
 		return err
 	}
-	return client.List(a.App, approvalListing, f.limit, approvalPages(ctx, g, req), a.approvalRecord)
+	return client.List(a.App, approvalListing, f.limit, approvalPages(ctx, g, req), recordOf(a.App))
 }
 
 func (a *approvalCommands) approvalsShow() *cobra.Command {
 	return &cobra.Command{Use: "show ID", Short: "Show one approval in full", Args: command.Args(1, 1),
-		ValidArgsFunction: a.completeApprovals(false),
+		ValidArgsFunction: completeApprovals(a.App, false),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
 			id, err := findApproval(ctx, g, given[0])
 			if err != nil {
@@ -145,9 +150,9 @@ func (a *approvalCommands) approvalsShow() *cobra.Command {
 				return err
 			}
 			v := reply.GetApproval()
-			return a.PrintOne("Approval", a.approvalRecord(v), func(p *printer.Page) {
+			return a.PrintOne("Approval", approvalRecord(a.App, v), func(p *printer.Page) {
 				ask.Page(a.App, p, v)
-				p.Block("proofs", strings.Join(a.provenLines(ctx, g, v), "\n"))
+				p.Block("proofs", strings.Join(provenLines(a.App, ctx, g, v), "\n"))
 			})
 		})}
 }
@@ -202,8 +207,8 @@ func (a *approvalCommands) exportApprovals(ctx context.Context, f approvalFilter
 	return stream.Err()
 }
 
-func (a *approvalCommands) completeApprovals(pendingOnly bool) cobra.CompletionFunc {
-	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Approval, error) {
+func completeApprovals(a *client.App, pendingOnly bool) cobra.CompletionFunc {
+	return client.Suggest(a, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Approval, error) {
 		req := &palyrav1.ListApprovalsRequest{}
 		if pendingOnly {
 			req.States = []palyrav1.ApprovalState{palyrav1.ApprovalState_APPROVAL_STATE_PENDING}

@@ -21,8 +21,8 @@ func (a *approvalCommands) approvalsCancel() *cobra.Command {
 			"reason for the requester, use `palyra approvals decide ID --deny`.",
 		Example:           "palyra approvals cancel 01J... --reason \"wrong branch\"",
 		Args:              command.Args(1, 1),
-		ValidArgsFunction: a.completeApprovals(true),
-		RunE: client.ShowOne(a.App, "Approval", a.approvalRecord, answeredPage, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Approval, error) {
+		ValidArgsFunction: completeApprovals(a.App, true),
+		RunE: client.ShowOne(a.App, "Approval", recordOf(a.App), answeredPage, func(ctx context.Context, g *client.Gateway, given []string) (*palyrav1.Approval, error) {
 			id, err := findApproval(ctx, g, given[0])
 			if err != nil {
 				return nil, err

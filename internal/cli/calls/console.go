@@ -35,7 +35,7 @@ func hasPasskey(ctx context.Context, g *client.Gateway) bool {
 
 // castInConsole lets the user vote in the console with a passkey: it opens the page of the
 // approval, prefilled, and waits for the result.
-func (a *approvalCommands) castInConsole(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, noBrowser bool) error {
+func (a *answerCommands) castInConsole(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, noBrowser bool) error {
 	link, err := g.Console.CreateConsoleLogin(ctx, &palyrav1.CreateConsoleLoginRequest{})
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (a *approvalCommands) castInConsole(ctx context.Context, g *client.Gateway,
 }
 
 // awaitAnswer waits until the member has voted or voting has ended, and prints the result.
-func (a *approvalCommands) awaitAnswer(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, member string) error {
+func (a *answerCommands) awaitAnswer(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, member string) error {
 	tick := time.NewTicker(browser.LookInterval)
 	defer tick.Stop()
 	for {

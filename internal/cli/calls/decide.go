@@ -13,6 +13,9 @@ import (
 	"palyra/internal/core/reason"
 )
 
+// answerCommands provides the commands that answer, edit or sign an approval.
+type answerCommands struct{ *client.App }
+
 // decideFlags are the flags of an answer.
 type decideFlags struct {
 	allow, match, digest, reason, ttl string
@@ -23,7 +26,7 @@ type decideFlags struct {
 	brief, askReason bool
 }
 
-func (a *approvalCommands) approvalsDecide() *cobra.Command {
+func (a *answerCommands) approvalsDecide() *cobra.Command {
 	var f decideFlags
 	c := &cobra.Command{
 		Use:   "decide ID (--allow SCOPE | --deny --reason TEXT)",
@@ -35,7 +38,7 @@ func (a *approvalCommands) approvalsDecide() *cobra.Command {
 			"palyra approvals decide 01J... --allow timeboxed --for 30m --match subject --digest sha256:...\n" +
 			"palyra approvals decide 01J... --deny --reason \"not on a Friday\" --digest sha256:...",
 		Args:              command.Args(1, 1),
-		ValidArgsFunction: a.completeApprovals(true),
+		ValidArgsFunction: completeApprovals(a.App, true),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.decide(cmd.Context(), given[0], f)
 		},
@@ -107,7 +110,7 @@ func (f decideFlags) vote() (v ask.Vote, given bool, err error) {
 	return v, true, v.Check()
 }
 
-func (a *approvalCommands) decide(ctx context.Context, id string, f decideFlags) error {
+func (a *answerCommands) decide(ctx context.Context, id string, f decideFlags) error {
 	v, given, err := f.vote()
 	if err != nil {
 		return err
@@ -152,7 +155,7 @@ func (a *approvalCommands) decide(ctx context.Context, id string, f decideFlags)
 }
 
 // sayCovers prints the coverage of a standing approval before it is given.
-func (a *approvalCommands) sayCovers(v ask.Vote, about *palyrav1.Approval) error {
+func (a *answerCommands) sayCovers(v ask.Vote, about *palyrav1.Approval) error {
 	if err := v.CheckOffered(about); err != nil || !v.Allow {
 		return err
 	}
@@ -166,7 +169,7 @@ func (a *approvalCommands) sayCovers(v ask.Vote, about *palyrav1.Approval) error
 
 // decideSeen shows the approval in full and returns the answer with the digest of the displayed
 // call.
-func (a *approvalCommands) decideSeen(ctx context.Context, g *client.Gateway, id string, v ask.Vote, given bool, f decideFlags) (ask.Vote, string, error) {
+func (a *answerCommands) decideSeen(ctx context.Context, g *client.Gateway, id string, v ask.Vote, given bool, f decideFlags) (ask.Vote, string, error) {
 	reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
 	if err != nil {
 		return ask.Vote{}, "", err
@@ -203,7 +206,7 @@ func (a *approvalCommands) decideSeen(ctx context.Context, g *client.Gateway, id
 }
 
 // confirmVote asks to confirm the vote in the flags after the call was shown.
-func (a *approvalCommands) confirmVote(ctx context.Context, shown *palyrav1.Approval, v ask.Vote, sure bool) error {
+func (a *answerCommands) confirmVote(ctx context.Context, shown *palyrav1.Approval, v ask.Vote, sure bool) error {
 	if sure {
 		return nil
 	}
@@ -228,7 +231,7 @@ func (a *approvalCommands) confirmVote(ctx context.Context, shown *palyrav1.Appr
 
 // cast sends the vote and prints the resulting approval. If presence is required and this device
 // has no key for it, a member with a passkey votes in the console.
-func (a *approvalCommands) cast(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, f decideFlags) error {
+func (a *answerCommands) cast(ctx context.Context, g *client.Gateway, vote *palyrav1.DecideApprovalRequest, f decideFlags) error {
 	if f.present && (f.noBrowser || !ask.HasPresence(a.App) && hasPasskey(ctx, g)) {
 		return a.castInConsole(ctx, g, vote, f.noBrowser)
 	}
@@ -246,8 +249,8 @@ func (a *approvalCommands) cast(ctx context.Context, g *client.Gateway, vote *pa
 }
 
 // printAnswered prints the current state of an approval.
-func (a *approvalCommands) printAnswered(after *palyrav1.Approval) error {
-	return a.PrintOne("Approval", a.approvalRecord(after), func(p *printer.Page) { answeredPage(p, after) })
+func (a *answerCommands) printAnswered(after *palyrav1.Approval) error {
+	return a.PrintOne("Approval", approvalRecord(a.App, after), func(p *printer.Page) { answeredPage(p, after) })
 }
 
 func answeredPage(p *printer.Page, after *palyrav1.Approval) {

@@ -26,7 +26,7 @@ const mostEdited = 1 << 20
 
 type editFlags struct{ input, digest, reason string }
 
-func (a *approvalCommands) approvalsEdit() *cobra.Command {
+func (a *answerCommands) approvalsEdit() *cobra.Command {
 	var f editFlags
 	c := &cobra.Command{
 		Use: "edit ID [--input FILE]", Short: "Change the arguments of a pending call",
@@ -38,7 +38,7 @@ func (a *approvalCommands) approvalsEdit() *cobra.Command {
 			"In a terminal the arguments open in $VISUAL or $EDITOR.",
 		Example: "palyra approvals edit 01J...\n" +
 			"palyra approvals edit 01J... --input edited.json --reason \"not to main\" --digest sha256:...",
-		Args: command.Args(1, 1), ValidArgsFunction: a.completeApprovals(true),
+		Args: command.Args(1, 1), ValidArgsFunction: completeApprovals(a.App, true),
 		RunE: func(cmd *cobra.Command, given []string) error { return a.edit(cmd.Context(), given[0], f) },
 	}
 	flags := c.Flags()
@@ -48,7 +48,7 @@ func (a *approvalCommands) approvalsEdit() *cobra.Command {
 	return c
 }
 
-func (a *approvalCommands) edit(ctx context.Context, id string, f editFlags) error {
+func (a *answerCommands) edit(ctx context.Context, id string, f editFlags) error {
 	if err := command.CheckDigest(f.digest); err != nil {
 		return err
 	}
@@ -86,13 +86,13 @@ func (a *approvalCommands) edit(ctx context.Context, id string, f editFlags) err
 }
 
 // printEdited prints the edited call, and how to answer it.
-func (a *approvalCommands) printEdited(v *palyrav1.Approval) error {
+func (a *answerCommands) printEdited(v *palyrav1.Approval) error {
 	a.Say("the call was changed and is waiting for approval; earlier votes were discarded")
-	return a.PrintOne("Approval", a.approvalRecord(v), func(p *printer.Page) { ask.Page(a.App, p, v) })
+	return a.PrintOne("Approval", approvalRecord(a.App, v), func(p *printer.Page) { ask.Page(a.App, p, v) })
 }
 
 // edited reads the arguments; nil after reporting that nothing changed.
-func (a *approvalCommands) edited(ctx context.Context, shown *palyrav1.Approval, from string) ([]byte, error) {
+func (a *answerCommands) edited(ctx context.Context, shown *palyrav1.Approval, from string) ([]byte, error) {
 	var text []byte
 	var err error
 	switch from {
@@ -130,7 +130,7 @@ func readEdited(path string) ([]byte, error) {
 }
 
 // inEditor opens the arguments in the user's editor, in a file that only this user can read.
-func (a *approvalCommands) inEditor(ctx context.Context, arguments []byte) ([]byte, error) {
+func (a *answerCommands) inEditor(ctx context.Context, arguments []byte) ([]byte, error) {
 	editor := cmp.Or(os.Getenv("VISUAL"), os.Getenv("EDITOR"))
 	if editor == "" {
 		return nil, command.Usage("neither VISUAL nor EDITOR is set").WithRemedy("Set EDITOR, or pass the arguments with --input FILE.")

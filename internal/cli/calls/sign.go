@@ -20,14 +20,14 @@ type signFlags struct {
 	yes bool
 }
 
-func (a *approvalCommands) approvalsSign() *cobra.Command {
+func (a *answerCommands) approvalsSign() *cobra.Command {
 	var f signFlags
 	c := &cobra.Command{
 		Use: "sign ID (--allow | --deny --reason TEXT)", Short: "Sign a vote that another program sends to the gateway", Args: command.Args(1, 1),
 		Long: "Sign a vote with the key of this device, and print it. Any program can send it to\nthe gateway (POST /webhooks/v1/decisions) within 15 minutes, but can neither change\nit nor create another: it contains the call that you reviewed. It is a single\napproval, or a denial.",
 		Example: "palyra approvals sign 01J... --allow --digest sha256:... > vote.json\n" +
 			"palyra approvals sign 01J... --deny --reason \"not on a Friday\" --digest sha256:...",
-		ValidArgsFunction: a.completeApprovals(true),
+		ValidArgsFunction: completeApprovals(a.App, true),
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.sign(cmd.Context(), given[0], f) },
 	}
 	flags := c.Flags()
@@ -39,7 +39,7 @@ func (a *approvalCommands) approvalsSign() *cobra.Command {
 	return c
 }
 
-func (a *approvalCommands) sign(ctx context.Context, given string, f signFlags) error {
+func (a *answerCommands) sign(ctx context.Context, given string, f signFlags) error {
 	v := ask.Vote{Allow: f.yes, Reason: f.reason, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}
 	switch {
 	case f.yes == f.deny:

@@ -73,6 +73,6 @@ func (a *approvalCommands) watchApprovals(ctx context.Context, g *client.Gateway
 			return printer.Record{}, false
 		}
 		ring(msg.GetApproval())
-		return a.approvalRecord(msg.GetApproval()), true
+		return approvalRecord(a.App, msg.GetApproval()), true
 	})
 }

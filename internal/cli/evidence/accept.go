@@ -22,7 +22,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-func (a *app) journalAcceptRestore() *cobra.Command {
+func (a *verifyCommands) journalAcceptRestore() *cobra.Command {
 	var sure bool
 	c := &cobra.Command{Use: "accept-restore", Short: "Accept that the gateway was restored from a backup", Args: command.Args(0, 0),
 		Long: "Accept that the gateway was restored from a backup, although this command has\n" +
@@ -44,7 +44,7 @@ type restore struct {
 	keys  []journal.SigningKey
 }
 
-func (a *app) acceptRestore(ctx context.Context, sure bool) error {
+func (a *verifyCommands) acceptRestore(ctx context.Context, sure bool) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
@@ -91,7 +91,7 @@ func (a *app) acceptRestore(ctx context.Context, sure bool) error {
 
 // provenRestore finds the restore that explains why a journal does not extend a known head. It
 // is the newest restore from a backup that ends before that head.
-func (a *app) provenRestore(ctx context.Context, g *client.Gateway, before journal.Checkpoint) (restore, error) {
+func (a *verifyCommands) provenRestore(ctx context.Context, g *client.Gateway, before journal.Checkpoint) (restore, error) {
 	set, err := witness.KeySet(ctx, g)
 	if err != nil {
 		return restore{}, err
@@ -180,7 +180,7 @@ func proveRestore(ctx context.Context, g *client.Gateway, r restore) (restore, e
 	return r, nil
 }
 
-func (a *app) printRestore(before journal.Checkpoint, r restore) error {
+func (a *verifyCommands) printRestore(before journal.Checkpoint, r restore) error {
 	body := printer.Object{
 		{"gateway", r.now.Origin}, {"seen", head(before)}, {"backup", printer.Object{{"size", r.Backup.Size}, {"root", r.Backup.Root}}}, {"now", head(r.now)},
 		{"event", r.event.Seq}, {"made_at", r.MadeAt}, {"restored_at", r.RestoredAt}, {"lost", before.Size - r.Backup.Size},

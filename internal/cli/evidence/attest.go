@@ -22,6 +22,9 @@ import (
 	"palyra/internal/evidence/attest"
 )
 
+// attestCommands provides the commands of this family.
+type attestCommands struct{ *client.App }
+
 var attestationListing = printer.Listing{
 	Kind:    "Attestation",
 	Columns: []string{"ID", "AT", "TOOL", "OUTCOME", "SEQ"},
@@ -32,7 +35,7 @@ var attestationListing = printer.Listing{
 
 // AttestCommand is `palyra attest`.
 func AttestCommand(program *client.App) *cobra.Command {
-	a := &app{program}
+	a := &attestCommands{program}
 	var limit int
 	list := &cobra.Command{Use: "list", Short: "List attestations, newest first", Args: command.Args(0, 0),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, _ []string) error {
@@ -53,7 +56,7 @@ func attestationRecord(v *palyrav1.AttestationSummary) printer.Record {
 	}
 }
 
-func (a *app) attestShow() *cobra.Command {
+func (a *attestCommands) attestShow() *cobra.Command {
 	var envelope bool
 	c := &cobra.Command{Use: "show ID", Short: "Show one attestation, by its id or its proposal's", Args: command.Args(1, 1),
 		ValidArgsFunction: a.completeAttestations(),
@@ -64,7 +67,7 @@ func (a *app) attestShow() *cobra.Command {
 	return c
 }
 
-func (a *app) showAttestation(ctx context.Context, g *client.Gateway, id string, envelope bool) error {
+func (a *attestCommands) showAttestation(ctx context.Context, g *client.Gateway, id string, envelope bool) error {
 	id, err := findAttestation(ctx, g, id)
 	if err != nil {
 		return err
@@ -144,7 +147,7 @@ func used(grants []attest.GrantUse) (lines []string) {
 	return lines
 }
 
-func (a *app) attestVerify() *cobra.Command {
+func (a *attestCommands) attestVerify() *cobra.Command {
 	var keys, result string
 	c := &cobra.Command{Use: "verify FILE|ID", Short: "Verify an attestation; with a file and --keys no gateway is needed", Args: command.Args(1, 1),
 		Long:              "Verify an attestation: a DSSE envelope, or the output of `palyra attest show -o\njson` (- for stdin). If no such file exists, ID is the id of an attestation or its\nproposal, which is fetched from the gateway. Without --keys the key set is\nfetched as well, and must chain to the CA of your credential bundle. Exits 8\nif verification fails.",
@@ -157,7 +160,7 @@ func (a *app) attestVerify() *cobra.Command {
 	return c
 }
 
-func (a *app) verifyAttestation(ctx context.Context, given, keys, result string) error {
+func (a *attestCommands) verifyAttestation(ctx context.Context, given, keys, result string) error {
 	envelope, err := a.envelopeOf(ctx, given)
 	if err != nil {
 		return err
@@ -190,7 +193,7 @@ func (a *app) verifyAttestation(ctx context.Context, given, keys, result string)
 }
 
 // keySet returns the key set of the file, or of the gateway; trusted names its trust anchor.
-func (a *app) keySet(ctx context.Context, path string) (set attest.KeySet, trusted string, err error) {
+func (a *attestCommands) keySet(ctx context.Context, path string) (set attest.KeySet, trusted string, err error) {
 	if path != "" {
 		set, err = readKeySet(path)
 		return set, "the key set in " + path + "; compare its CA root over another channel", err
@@ -226,7 +229,7 @@ func looksLikeKeys(text []byte) bool {
 }
 
 // envelopeOf reads the envelope from a file, or fetches it by its id.
-func (a *app) envelopeOf(ctx context.Context, given string) ([]byte, error) {
+func (a *attestCommands) envelopeOf(ctx context.Context, given string) ([]byte, error) {
 	if _, err := os.Stat(given); given == "-" || !errors.Is(err, fs.ErrNotExist) || !client.IsID(given) {
 		return a.readEnvelope(given)
 	}
@@ -243,7 +246,7 @@ func (a *app) envelopeOf(ctx context.Context, given string) ([]byte, error) {
 }
 
 // readEnvelope reads an envelope, or extracts it from the CLI's own document.
-func (a *app) readEnvelope(path string) ([]byte, error) {
+func (a *attestCommands) readEnvelope(path string) ([]byte, error) {
 	text, err := command.ReadFile(a.In, path, attest.MaxEnvelope)
 	if err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "reading the attestation: %w", err).
@@ -263,7 +266,7 @@ func (a *app) readEnvelope(path string) ([]byte, error) {
 	return text, nil
 }
 
-func (a *app) showKeys(ctx context.Context, g *client.Gateway, _ []string) error {
+func (a *attestCommands) showKeys(ctx context.Context, g *client.Gateway, _ []string) error {
 	set, err := witness.KeySet(ctx, g)
 	if err != nil {
 		return err
@@ -287,7 +290,7 @@ func (a *app) showKeys(ctx context.Context, g *client.Gateway, _ []string) error
 	return a.PrintList(printer.Listing{Kind: "AttestationKey", Columns: []string{"KEY", "ALGORITHM", "ENDS", "RETIRED"}, Empty: "no keys"}, records)
 }
 
-func (a *app) completeAttestations() cobra.CompletionFunc {
+func (a *attestCommands) completeAttestations() cobra.CompletionFunc {
 	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.AttestationSummary, error) {
 		return client.SuggestPage(attestationPages(ctx, g, &palyrav1.ListAttestationsRequest{}))
 	}, func(v *palyrav1.AttestationSummary) (string, string) {

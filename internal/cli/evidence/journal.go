@@ -23,7 +23,7 @@ import (
 )
 
 // app provides the commands of this family.
-type app struct{ *client.App }
+type journalCommands struct{ *client.App }
 
 var eventListing = printer.Listing{
 	Kind:    "Event",
@@ -35,9 +35,9 @@ var eventListing = printer.Listing{
 
 // Command is `palyra journal`.
 func Command(program *client.App) *cobra.Command {
-	a := &app{program}
+	a, v := &journalCommands{program}, &verifyCommands{program}
 	return command.NewGroup("journal", "Read, prove, verify and export the record",
-		a.journalTail(), a.journalList(), a.journalShow(), a.journalVerify(), a.journalProve(), a.journalExport(), a.journalAcceptRestore())
+		a.journalTail(), a.journalList(), a.journalShow(), v.journalVerify(), v.journalProve(), a.journalExport(), v.journalAcceptRestore())
 }
 
 func eventRecord(e *palyrav1.Event) printer.Record {
@@ -65,7 +65,7 @@ func (f *eventFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.until, "until", "", "only until a time (RFC 3339) or a duration ago (24h)")
 }
 
-func (a *app) eventFilter(f eventFlags) (*palyrav1.EventFilter, error) {
+func (a *journalCommands) eventFilter(f eventFlags) (*palyrav1.EventFilter, error) {
 	since, err := command.ParseMoment("since", f.since, a.Now())
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (a *app) eventFilter(f eventFlags) (*palyrav1.EventFilter, error) {
 	}, err
 }
 
-func (a *app) journalList() *cobra.Command {
+func (a *journalCommands) journalList() *cobra.Command {
 	var f eventFlags
 	var after int64
 	var limit, last int
@@ -99,7 +99,7 @@ func (a *app) journalList() *cobra.Command {
 
 // listLast lists the last events that match the flags. Without a filter it starts at their
 // position, otherwise it reads the journal from the beginning.
-func (a *app) listLast(ctx context.Context, f eventFlags, after int64, last int) error {
+func (a *journalCommands) listLast(ctx context.Context, f eventFlags, after int64, last int) error {
 	filter, err := a.eventFilter(f)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (a *app) listLast(ctx context.Context, f eventFlags, after int64, last int)
 	}
 }
 
-func (a *app) listEvents(ctx context.Context, f eventFlags, after int64, limit int) error {
+func (a *journalCommands) listEvents(ctx context.Context, f eventFlags, after int64, limit int) error {
 	filter, err := a.eventFilter(f)
 	if err != nil {
 		return err
@@ -155,7 +155,7 @@ func (a *app) listEvents(ctx context.Context, f eventFlags, after int64, limit i
 	return a.PrintList(eventListing, records)
 }
 
-func (a *app) journalTail() *cobra.Command {
+func (a *journalCommands) journalTail() *cobra.Command {
 	var f eventFlags
 	var after int64
 	var last int64
@@ -172,7 +172,7 @@ func (a *app) journalTail() *cobra.Command {
 	return c
 }
 
-func (a *app) tailLast(ctx context.Context, f eventFlags, last int64) error {
+func (a *journalCommands) tailLast(ctx context.Context, f eventFlags, last int64) error {
 	if last <= 0 {
 		return a.tailEvents(ctx, f, -1)
 	}
@@ -189,7 +189,7 @@ func (a *app) tailLast(ctx context.Context, f eventFlags, last int64) error {
 
 // witnessed returns the gateway's status. A journal that does not extend the known one is still
 // shown, for investigation.
-func (a *app) witnessed(ctx context.Context, g *client.Gateway) (*palyrav1.GetStatusResponse, error) {
+func (a *journalCommands) witnessed(ctx context.Context, g *client.Gateway) (*palyrav1.GetStatusResponse, error) {
 	status, doubt, err := witness.Status(ctx, a.App, g)
 	if doubt != nil {
 		a.Say("warning: %v", doubt)
@@ -197,7 +197,7 @@ func (a *app) witnessed(ctx context.Context, g *client.Gateway) (*palyrav1.GetSt
 	return status, err
 }
 
-func (a *app) tailEvents(ctx context.Context, f eventFlags, after int64) error {
+func (a *journalCommands) tailEvents(ctx context.Context, f eventFlags, after int64) error {
 	filter, err := a.eventFilter(f)
 	if err != nil {
 		return err
@@ -214,7 +214,7 @@ func (a *app) tailEvents(ctx context.Context, f eventFlags, after int64) error {
 	})
 }
 
-func (a *app) journalShow() *cobra.Command {
+func (a *journalCommands) journalShow() *cobra.Command {
 	return &cobra.Command{Use: "show SEQ", Short: "Show one event in full", Args: command.Args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error {
 			seq, err := parseSeq(given[0])
@@ -242,7 +242,7 @@ func parseSeq(s string) (int64, error) {
 	return seq, nil
 }
 
-func (a *app) eventPage(p *printer.Page, e *palyrav1.Event) {
+func (a *journalCommands) eventPage(p *printer.Page, e *palyrav1.Event) {
 	p.Heading("%s", strings.TrimSpace(fmt.Sprintf("%d  %s  %s", e.GetSeq(), e.GetCode(), event.Code(e.GetCode()).Words())))
 	p.Field("what", whatHappened(e))
 	p.Field("at", a.Moment(e.GetAt()))
@@ -264,7 +264,7 @@ func (a *app) eventPage(p *printer.Page, e *palyrav1.Event) {
 	p.JSON("payload", e.GetPayloadJson())
 }
 
-func (a *app) journalExport() *cobra.Command {
+func (a *journalCommands) journalExport() *cobra.Command {
 	var after int64
 	var form string
 	formats := printer.EnumNames(palyrav1.ExportFormat(0).Descriptor())
@@ -286,13 +286,13 @@ func (a *app) journalExport() *cobra.Command {
 
 // Export exports the whole journal to a file that does not exist yet.
 func Export(program *client.App) func(ctx context.Context, path string) error {
-	a := &app{program}
+	a := &journalCommands{program}
 	return func(ctx context.Context, path string) error {
 		return a.exportJournal(ctx, &palyrav1.ExportJournalRequest{}, []string{path})
 	}
 }
 
-func (a *app) exportJournal(ctx context.Context, req *palyrav1.ExportJournalRequest, given []string) error {
+func (a *journalCommands) exportJournal(ctx context.Context, req *palyrav1.ExportJournalRequest, given []string) error {
 	if req.GetAfter() < 0 {
 		return command.Usage("--after %d: want 0 or more", req.GetAfter())
 	}
@@ -306,7 +306,7 @@ func (a *app) exportJournal(ctx context.Context, req *palyrav1.ExportJournalRequ
 	}
 	defer source.close()
 	if len(given) == 0 || given[0] == "-" {
-		return copyExport(rawWriter{a}, source)
+		return copyExport(rawWriter{a.App}, source)
 	}
 	f, err := os.OpenFile(given[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -330,14 +330,14 @@ func (a *app) exportJournal(ctx context.Context, req *palyrav1.ExportJournalRequ
 
 // exportTo writes an export to a file. It reports the progress of a long export to a user at a
 // terminal, unless the export itself goes to stdout.
-func (a *app) exportTo(ctx context.Context, f io.Writer, g *client.Gateway, source *exportStream, after int64) error {
-	source.counted.Expect(max(a.journalSize(ctx, g)-after, 0))
+func (a *journalCommands) exportTo(ctx context.Context, f io.Writer, g *client.Gateway, source *exportStream, after int64) error {
+	source.counted.Expect(max(journalSize(ctx, a.App, g)-after, 0))
 	defer a.Progress(&source.counted, "exporting", "events")()
 	return copyExport(f, source)
 }
 
 // rawWriter writes exported bytes to stdout.
-type rawWriter struct{ a *app }
+type rawWriter struct{ a *client.App }
 
 func (w rawWriter) Write(p []byte) (int, error) { return len(p), w.a.WriteRaw(p) }
 

@@ -71,7 +71,7 @@ func TestExportProgress(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var said, file bytes.Buffer
-				a := &app{client.NewApp(printer.Streams{Err: &said, ErrTerminal: c.terminal, Width: 80})}
+				a := &journalCommands{client.NewApp(printer.Streams{Err: &said, ErrTerminal: c.terminal, Width: 80})}
 				status := &sized{size: c.size}
 				if err := a.exportTo(t.Context(), &file, &client.Gateway{Status: status}, slowExport(c.events), 100); err != nil {
 					t.Fatal(err)

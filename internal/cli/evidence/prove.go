@@ -19,7 +19,7 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-func (a *app) journalProve() *cobra.Command {
+func (a *verifyCommands) journalProve() *cobra.Command {
 	return &cobra.Command{Use: "prove SEQ", Short: "Prove that an event is in the signed journal", Args: command.Args(1, 1),
 		Long: "Prove that an event is in the signed journal. The proof is verified here: the\n" +
 			"event's own hash, its path to the root of a signed checkpoint, and that the\n" +
@@ -47,7 +47,7 @@ type proven struct {
 
 // Prove proves an event as `palyra journal prove` does.
 func Prove(program *client.App) func(ctx context.Context, g *client.Gateway, seq int64) (witness.Inclusion, error) {
-	a := &app{program}
+	a := &verifyCommands{program}
 	return func(ctx context.Context, g *client.Gateway, seq int64) (witness.Inclusion, error) {
 		p, err := a.proveAndRemember(ctx, g, seq)
 		if err != nil {
@@ -61,7 +61,7 @@ func Prove(program *client.App) func(ctx context.Context, g *client.Gateway, seq
 }
 
 // proveAndRemember proves an event and stores the newest checkpoint.
-func (a *app) proveAndRemember(ctx context.Context, g *client.Gateway, seq int64) (proven, error) {
+func (a *verifyCommands) proveAndRemember(ctx context.Context, g *client.Gateway, seq int64) (proven, error) {
 	p, err := a.proveAt(ctx, g, seq)
 	if err != nil {
 		return p, err
@@ -77,7 +77,7 @@ func (a *app) proveAndRemember(ctx context.Context, g *client.Gateway, seq int64
 	return p, nil
 }
 
-func (a *app) prove(ctx context.Context, seq int64) error {
+func (a *verifyCommands) prove(ctx context.Context, seq int64) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (a *app) prove(ctx context.Context, seq int64) error {
 
 // proveAt requests the proof and verifies it, first by itself and then against the stored
 // checkpoint.
-func (a *app) proveAt(ctx context.Context, g *client.Gateway, seq int64) (proven, error) {
+func (a *verifyCommands) proveAt(ctx context.Context, g *client.Gateway, seq int64) (proven, error) {
 	reply, err := g.Journal.ProveEvent(ctx, &palyrav1.ProveEventRequest{Seq: seq})
 	if err != nil {
 		return proven{}, err
@@ -130,7 +130,7 @@ func (a *app) proveAt(ctx context.Context, g *client.Gateway, seq int64) (proven
 
 // proveAgainst requests the proof again, with a proof that its checkpoint extends an earlier one.
 // If the gateway's newest checkpoint is older, it signs a new one first.
-func (a *app) proveAgainst(ctx context.Context, g *client.Gateway, seq int64, now, before journal.Checkpoint) (proven, error) {
+func (a *verifyCommands) proveAgainst(ctx context.Context, g *client.Gateway, seq int64, now, before journal.Checkpoint) (proven, error) {
 	if now.Size < before.Size {
 		fresh, err := g.Journal.GetCheckpoint(ctx, &palyrav1.GetCheckpointRequest{Fresh: true})
 		if err != nil {

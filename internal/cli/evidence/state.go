@@ -34,7 +34,7 @@ func isDir(path string) bool {
 }
 
 // verifyState verifies the journal in a state directory, without changing it.
-func (a *app) verifyState(ctx context.Context, dir string, f verifyFlags) error {
+func (a *verifyCommands) verifyState(ctx context.Context, dir string, f verifyFlags) error {
 	if f.keys != "" {
 		return command.Usage("--keys applies only to exports").WithRemedy("Export the journal, then verify its attestations with `palyra journal verify FILE --keys %s`.", f.keys)
 	}
@@ -79,7 +79,7 @@ func (a *app) verifyState(ctx context.Context, dir string, f verifyFlags) error 
 	return a.printState(dir, keys[0].Verifier, trusted, sum)
 }
 
-func (a *app) printState(dir, key, trusted string, sum journal.Summary) error {
+func (a *verifyCommands) printState(dir, key, trusted string, sum journal.Summary) error {
 	body := printer.Object{
 		{"source", dir}, {"verified", true}, {"gateway", sum.Gateway}, {"first", sum.First}, {"last", sum.Last},
 		{"events", sum.Events}, {"checkpoints", sum.Checkpoints}, {"erased", sum.Erased}, {"signed_size", sum.Signed.Size},
@@ -98,7 +98,7 @@ func (a *app) printState(dir, key, trusted string, sum journal.Summary) error {
 
 // stateKeys returns the checkpoint keys for verification, the signing one first. trusted is how
 // they are pinned: --key, or "" for the keys in the directory itself.
-func (a *app) stateKeys(dir, key string) (keys []journal.SigningKey, trusted string, err error) {
+func (a *verifyCommands) stateKeys(dir, key string) (keys []journal.SigningKey, trusted string, err error) {
 	if key != "" {
 		return []journal.SigningKey{{Verifier: key}}, "--key", nil
 	}
@@ -115,7 +115,7 @@ func (a *app) stateKeys(dir, key string) (keys []journal.SigningKey, trusted str
 
 // memoryOf returns the stored memory of the gateway in dir, identified by the CA in its local
 // operator's bundle.
-func (a *app) memoryOf(dir string) (witness.Memory, error) {
+func (a *verifyCommands) memoryOf(dir string) (witness.Memory, error) {
 	root, err := os.ReadFile(filepath.Join(dir, "operator", "ca.pem"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -36,7 +36,7 @@ func openExport(ctx context.Context, g *client.Gateway, req *palyrav1.ExportJour
 
 // journalSize returns the number of events in the gateway's journal for a progress display; 0
 // if there is no such display or the number is unknown.
-func (a *app) journalSize(ctx context.Context, g *client.Gateway) int64 {
+func journalSize(ctx context.Context, a *client.App, g *client.Gateway) int64 {
 	if !a.Watched() {
 		return 0
 	}

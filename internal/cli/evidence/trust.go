@@ -9,7 +9,7 @@ import (
 // unknownKey returns the error of a key that is not in the trusted set.
 func (v *verification) unknownKey(e *journal.UnknownKeyError) error {
 	if v.KeyBy == byMemory {
-		path, _ := witness.Path(v.a.App, v.CARoot)
+		path, _ := witness.Path(v.a, v.CARoot)
 		return witness.KeyChanged(v.memory, path, e.Key)
 	}
 	if v.KeyBy == "" {

@@ -14,6 +14,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/call/record/verify"
+	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/witness"
@@ -24,6 +25,9 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
+// verifyCommands provides the commands of this family.
+type verifyCommands struct{ *client.App }
+
 // verifyFlags are the trust anchors of a verification.
 type verifyFlags struct {
 	key      string
@@ -31,7 +35,7 @@ type verifyFlags struct {
 	stateDir string
 }
 
-func (a *app) journalVerify() *cobra.Command {
+func (a *verifyCommands) journalVerify() *cobra.Command {
 	var f verifyFlags
 	c := &cobra.Command{Use: "verify [FILE]", Short: "Verify an export with no gateway, or the gateway's journal", Args: command.Args(0, 1),
 		Long: "Verify an export (- for stdin) without other data: every event and link,\n" +
@@ -61,7 +65,7 @@ func (a *app) journalVerify() *cobra.Command {
 
 // verify verifies an export, a state directory, or with "" the gateway's
 // journal.
-func (a *app) verify(ctx context.Context, source string, f verifyFlags) error {
+func (a *verifyCommands) verify(ctx context.Context, source string, f verifyFlags) error {
 	switch {
 	case f.stateDir != "" || source != "" && isDir(source):
 		return a.verifyState(ctx, source, f)
@@ -73,7 +77,7 @@ func (a *app) verify(ctx context.Context, source string, f verifyFlags) error {
 
 // tellMachines prints a failed verification in the selected machine-readable format. Users receive
 // the error.
-func (a *app) tellMachines(err error) error {
+func (a *verifyCommands) tellMachines(err error) error {
 	var e *reason.Error
 	if a.Format() == printer.FormatTable || !errors.As(err, &e) || e.Code != reason.VerificationFailed {
 		return err
@@ -99,7 +103,7 @@ const (
 // verification is one check of an export.
 type verification struct {
 	*verify.Export
-	a    *app
+	a    *client.App
 	name string
 	// memory is the record of an earlier check of the gateway.
 	memory witness.Memory
@@ -107,7 +111,7 @@ type verification struct {
 	counted progress.Meter
 }
 
-func (a *app) verifyFile(path string, f verifyFlags) error {
+func (a *verifyCommands) verifyFile(path string, f verifyFlags) error {
 	in, name := a.In, "stdin"
 	if path != "-" {
 		file, err := os.Open(path)
@@ -132,7 +136,7 @@ func (a *app) verifyFile(path string, f verifyFlags) error {
 	return errors.Join(v.originUnproven(), v.print(sum))
 }
 
-func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
+func (a *verifyCommands) verifyGateway(ctx context.Context, f verifyFlags) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
@@ -154,7 +158,7 @@ func (a *app) verifyGateway(ctx context.Context, f verifyFlags) error {
 	if v.Checkpoints, err = m.Within(); err != nil {
 		return err
 	}
-	v.counted.Expect(a.journalSize(ctx, g))
+	v.counted.Expect(journalSize(ctx, a.App, g))
 	sum, err := v.run(reader)
 	if source.failed != nil {
 		return source.failed
@@ -193,8 +197,8 @@ const headerRoom = 1 << 20
 // newVerification loads the memory of the exporting gateway. caRoot identifies the gateway, or
 // else the CA of --keys, or else the CA in the export. The CA in an export is trusted only if
 // the memory contains it.
-func (a *app) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoot string) (*verification, witness.Memory, error) {
-	v := &verification{a: a, name: name}
+func (a *verifyCommands) newVerification(name string, r *bufio.Reader, f verifyFlags, caRoot string) (*verification, witness.Memory, error) {
+	v := &verification{a: a.App, name: name}
 	pins := verify.Pins{Key: f.key, SetBy: f.keys}
 	if f.key != "" {
 		pins.KeyBy = "--key"

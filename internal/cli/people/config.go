@@ -13,11 +13,14 @@ import (
 	"palyra/internal/identity"
 )
 
+// configCommands provides the commands of this family.
+type configCommands struct{ *client.App }
+
 var settingListing = printer.Listing{Kind: "Setting", Columns: []string{"KEY", "VALUE", "ORIGIN"}, Empty: "no settings"}
 
 // ConfigCommand is `palyra config`.
 func ConfigCommand(program *client.App) *cobra.Command {
-	a := &operateCommands{program}
+	a := &configCommands{program}
 	check := &cobra.Command{Use: "check [FILE]", Short: "Check palyra.toml and the PALYRA_* variables", Args: command.Args(0, 1),
 		RunE: func(_ *cobra.Command, given []string) error { return a.checkConfig(given) }}
 	show := &cobra.Command{Use: "show", Short: "Show every effective value with its origin", Args: command.Args(0, 0),
@@ -29,7 +32,7 @@ func ConfigCommand(program *client.App) *cobra.Command {
 
 // checkConfig prints each finding on stdout, and exits with the code of an invalid configuration if
 // there is one.
-func (a *operateCommands) checkConfig(given []string) error {
+func (a *configCommands) checkConfig(given []string) error {
 	opts := a.LoadOptions()
 	if len(given) == 1 {
 		opts.Path = given[0]
@@ -61,7 +64,7 @@ func (a *operateCommands) checkConfig(given []string) error {
 	return nil
 }
 
-func (a *operateCommands) showConfig() error {
+func (a *configCommands) showConfig() error {
 	c, origins, err := config.Load(a.LoadOptions())
 	if err != nil {
 		return err
@@ -84,7 +87,7 @@ func (a *operateCommands) showConfig() error {
 
 // usedAddress returns the gateway's address that commands use if it differs from the configuration,
 // and its source; "" otherwise.
-func (a *operateCommands) usedAddress(origins config.Origins) (address, by string) {
+func (a *configCommands) usedAddress(origins config.Origins) (address, by string) {
 	if a.Address != "" {
 		return a.Address, "flag --address"
 	}
@@ -102,7 +105,7 @@ func (a *operateCommands) usedAddress(origins config.Origins) (address, by strin
 	return b.Address, "credential bundle " + dir
 }
 
-func (a *operateCommands) configPath() error {
+func (a *configCommands) configPath() error {
 	path, exists := config.Path(a.LoadOptions())
 	if path == "" {
 		return errors.New("finding the configuration: the home directory is not known")

@@ -15,7 +15,7 @@ import (
 const shownActs = 50
 
 // showDevice is `palyra devices show`.
-func (a *operateCommands) showDevice() *cobra.Command {
+func (a *deviceCommands) showDevice() *cobra.Command {
 	var limit int
 	c := &cobra.Command{Use: "show ID", Short: "Show a device and its approvals, runs and changes", Args: command.Args(1, 1),
 		Long:              "Show a device: its key and certificate, who added it, when it was last used, and the approvals, runs and changes that were made with it, newest first, each with the command that reverts it.\n\nChanges of members, devices, tokens, policies and ceilings are listed only since the release that records their device; for older ones use `palyra journal list --actor`.",
@@ -33,7 +33,7 @@ func (a *operateCommands) showDevice() *cobra.Command {
 }
 
 // printDevice prints a device with its acts.
-func (a *operateCommands) printDevice(ctx context.Context, g *client.Gateway, reply *palyrav1.GetDeviceResponse, limit int) error {
+func (a *deviceCommands) printDevice(ctx context.Context, g *client.Gateway, reply *palyrav1.GetDeviceResponse, limit int) error {
 	d := reply.GetDevice()
 	acts, more, err := client.Collect(limit, actPages(ctx, g, d.GetDeviceId()))
 	if err != nil {
@@ -83,7 +83,7 @@ func actPages(ctx context.Context, g *client.Gateway, id string) client.Pages[*p
 }
 
 // deviceFields prints the details of a device.
-func (a *operateCommands) deviceFields(p *printer.Page, r *palyrav1.GetDeviceResponse) {
+func (a *deviceCommands) deviceFields(p *printer.Page, r *palyrav1.GetDeviceResponse) {
 	d := r.GetDevice()
 	p.Field("device", d.GetDeviceId())
 	p.Field("of", d.GetPrincipal())
@@ -116,7 +116,7 @@ func presenceOf(k *palyrav1.PresenceKey) string {
 	}
 }
 
-func (a *operateCommands) keyState(k *palyrav1.DeviceKey) string {
+func (a *deviceCommands) keyState(k *palyrav1.DeviceKey) string {
 	switch {
 	case k.GetEndsAt() != nil:
 		return ", replaced: ends " + a.Relative(k.GetEndsAt())

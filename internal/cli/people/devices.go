@@ -12,6 +12,9 @@ import (
 	"palyra/internal/cli/printer"
 )
 
+// deviceCommands provides the commands of this family.
+type deviceCommands struct{ *client.App }
+
 var deviceListing = printer.Listing{
 	Kind:    "Device",
 	Columns: []string{"ID", "PRINCIPAL", "NAME", "CERTIFICATE ENDS", "REVOKED"},
@@ -22,7 +25,7 @@ var deviceListing = printer.Listing{
 
 // DevicesCommand is `palyra devices`.
 func DevicesCommand(program *client.App) *cobra.Command {
-	a := &operateCommands{program}
+	a := &deviceCommands{program}
 	list := &cobra.Command{Use: "list", Short: "List the devices", Args: command.Args(0, 0),
 		RunE: client.ShowList(a.App, deviceListing, deviceRecord, devicesOf)}
 	var why string
@@ -53,7 +56,7 @@ func deviceRecord(d *palyrav1.Device) printer.Record {
 	}
 }
 
-func (a *operateCommands) renameDevice() *cobra.Command {
+func (a *deviceCommands) renameDevice() *cobra.Command {
 	return &cobra.Command{Use: "rename ID NAME", Short: "Rename a device", Args: command.Args(2, 2),
 		Long:              "Rename a device. The name is only displayed and has no other effect.",
 		ValidArgsFunction: a.completeDevices(),
@@ -69,14 +72,14 @@ func (a *operateCommands) renameDevice() *cobra.Command {
 
 // revokeDevice revokes a device. If users lose the power to answer approvals with it, it warns and
 // asks first.
-func (a *operateCommands) revokeDevice(ctx context.Context, id, why string, sure bool) error {
+func (a *deviceCommands) revokeDevice(ctx context.Context, id, why string, sure bool) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	req := &palyrav1.RevokeDeviceRequest{DeviceId: id, Reason: why}
 	var reply *palyrav1.RevokeDeviceResponse
-	err = a.accepting(ctx, sure, func(accept bool) (err error) {
+	err = accepting(ctx, a.App, sure, func(accept bool) (err error) {
 		req.AcceptLoss = accept
 		reply, err = g.Identity.RevokeDevice(ctx, req)
 		return err
@@ -94,7 +97,7 @@ func (a *operateCommands) revokeDevice(ctx context.Context, id, why string, sure
 
 // revokedUnseen handles a caller that may revoke a device but not view it, or has revoked its own:
 // the revocation is in force nevertheless.
-func (a *operateCommands) revokedUnseen(d *palyrav1.Device, why error) error {
+func (a *deviceCommands) revokedUnseen(d *palyrav1.Device, why error) error {
 	a.Say("listing its acts failed: %v", why)
 	return a.PrintOne("Device", deviceRecord(d), func(p *printer.Page) {
 		p.Field("device", d.GetDeviceId())
@@ -103,7 +106,7 @@ func (a *operateCommands) revokedUnseen(d *palyrav1.Device, why error) error {
 	})
 }
 
-func (a *operateCommands) completeDevices() cobra.CompletionFunc {
+func (a *deviceCommands) completeDevices() cobra.CompletionFunc {
 	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Device, error) {
 		devices, err := devicesOf(ctx, g)
 		revoked := func(d *palyrav1.Device) bool { return d.GetRevokedAt() != nil }

@@ -14,7 +14,7 @@ import (
 
 // FreezeCommand is `palyra freeze`.
 func FreezeCommand(program *client.App) *cobra.Command {
-	a := &operateCommands{program}
+	a := &statusCommands{program}
 	var why string
 	c := &cobra.Command{Use: "freeze", Short: "Stop all tool calls at once", Args: command.Args(0, 0),
 		Long: "Stop all tool calls at once: nothing is dispatched, running sandboxes are\nkilled, grants are suspended. It survives a restart; `palyra thaw` ends it.",
@@ -32,7 +32,7 @@ func FreezeCommand(program *client.App) *cobra.Command {
 
 // ThawCommand is `palyra thaw`.
 func ThawCommand(program *client.App) *cobra.Command {
-	a := &operateCommands{program}
+	a := &statusCommands{program}
 	return a.Waits(&cobra.Command{Use: "thaw", Short: "Resume tool calls after a freeze", Args: command.Args(0, 0),
 		RunE: client.ShowOne(a.App, "Thaw", printer.Named(thawState), func(p *printer.Page, r *palyrav1.ThawResponse) {
 			p.Field("state", thawState(r))

@@ -19,6 +19,9 @@ import (
 	"palyra/internal/identity/ca"
 )
 
+// memberCommands provides the commands of this family.
+type memberCommands struct{ *client.App }
+
 var memberListing = printer.Listing{
 	Kind:    "Member",
 	Columns: []string{"PRINCIPAL", "ROLES", "OWNER", "STATE"},
@@ -28,13 +31,13 @@ var memberListing = printer.Listing{
 
 // MembersCommand is `palyra members`.
 func MembersCommand(program *client.App) *cobra.Command {
-	a := &operateCommands{program}
+	a := &memberCommands{program}
 	return command.NewGroup("members", "The users and agents: list, add, change, disable and remove them",
 		a.membersList(), a.membersShow(), a.Waits(a.membersAdd()), a.Waits(a.membersRoles()), a.Waits(a.membersOwner()),
 		a.membersDisable(), a.Waits(a.membersEnable()), a.Waits(a.membersConfirm()), a.membersConsent(), a.Waits(a.membersRemove()))
 }
 
-func (a *operateCommands) membersList() *cobra.Command {
+func (a *memberCommands) membersList() *cobra.Command {
 	var all bool
 	c := &cobra.Command{Use: "list", Short: "List the users and agents of the gateway", Args: command.Args(0, 0),
 		RunE: client.ShowList(a.App, memberListing, memberRecord, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.Member, error) {
@@ -59,7 +62,7 @@ func memberRecord(m *palyrav1.Member) printer.Record {
 	}
 }
 
-func (a *operateCommands) membersShow() *cobra.Command {
+func (a *memberCommands) membersShow() *cobra.Command {
 	return &cobra.Command{Use: "show NAME", Short: "Show a user or agent with its devices", Args: command.Args(1, 1),
 		Long:              "Show a user or agent with its devices. NAME is a user, or an agent if no such user\nexists; use user:NAME or agent:NAME to be explicit.",
 		ValidArgsFunction: a.completeMembers(),
@@ -92,7 +95,7 @@ func resolveMember(members []*palyrav1.Member, name string) *palyrav1.Member {
 	return nil
 }
 
-func (a *operateCommands) printMember(m *palyrav1.Member, members []*palyrav1.Member, devices []*palyrav1.Device) error {
+func (a *memberCommands) printMember(m *palyrav1.Member, members []*palyrav1.Member, devices []*palyrav1.Device) error {
 	var agents, has []string
 	for _, other := range members {
 		if other.GetOwner() == m.GetPrincipal() && other.GetRemovedAt() == nil {
@@ -118,7 +121,7 @@ func (a *operateCommands) printMember(m *palyrav1.Member, members []*palyrav1.Me
 	})
 }
 
-func (a *operateCommands) memberFields(p *printer.Page, m *palyrav1.Member) {
+func (a *memberCommands) memberFields(p *printer.Page, m *palyrav1.Member) {
 	p.Field("member", m.GetPrincipal())
 	p.Field("roles", strings.Join(m.GetRoles(), ", "))
 	if m.GetOwner() != "" {
@@ -169,7 +172,7 @@ func deviceLine(d *palyrav1.Device) string {
 	return text + ", certificate ends " + printer.Clock(d.GetCertificateExpiresAt())
 }
 
-func (a *operateCommands) membersAdd() *cobra.Command {
+func (a *memberCommands) membersAdd() *cobra.Command {
 	var roles []string
 	var owner, out string
 	var sure bool
@@ -187,7 +190,7 @@ func (a *operateCommands) membersAdd() *cobra.Command {
 	return c
 }
 
-func (a *operateCommands) addMember(ctx context.Context, name string, roles []string, owner, out string, sure bool) error {
+func (a *memberCommands) addMember(ctx context.Context, name string, roles []string, owner, out string, sure bool) error {
 	req := &palyrav1.AddMemberRequest{Name: name, Kind: "user", Roles: roles}
 	if owner != "" {
 		req.Kind, req.Owner = "agent", "user:"+strings.TrimPrefix(owner, "user:")
@@ -223,7 +226,7 @@ func (a *operateCommands) addMember(ctx context.Context, name string, roles []st
 // bundleFor creates a key in a directory, adds the member with it, and writes the bundle. A
 // directory that already contains such a key is completed. If the gateway refuses, a new directory
 // is removed; the key is kept as long as the member may still be added with it.
-func (a *operateCommands) bundleFor(ctx context.Context, g *client.Gateway, req *palyrav1.AddMemberRequest, dir string, sure bool) (*palyrav1.AddMemberResponse, error) {
+func (a *memberCommands) bundleFor(ctx context.Context, g *client.Gateway, req *palyrav1.AddMemberRequest, dir string, sure bool) (*palyrav1.AddMemberResponse, error) {
 	_, before := os.Lstat(dir)
 	key, err := identity.BundleKey(dir)
 	if err != nil {
@@ -236,7 +239,7 @@ func (a *operateCommands) bundleFor(ctx context.Context, g *client.Gateway, req 
 	block, _ := pem.Decode(request)
 	req.CertificateRequest = block.Bytes
 	var reply *palyrav1.AddMemberResponse
-	err = a.accepting(ctx, sure, func(accept bool) (err error) {
+	err = accepting(ctx, a.App, sure, func(accept bool) (err error) {
 		req.AcceptLoss = accept
 		reply, err = g.Access.AddMember(ctx, req)
 		return err
@@ -262,7 +265,7 @@ func refused(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && code != reason.ChangePending && code != reason.NotConnected && code != reason.ShuttingDown
 }
 
-func (a *operateCommands) membersRoles() *cobra.Command {
+func (a *memberCommands) membersRoles() *cobra.Command {
 	var add, remove []string
 	var sure bool
 	c := &cobra.Command{Use: "roles NAME", Short: "Add or remove roles of a member", Args: command.Args(1, 1),
@@ -280,7 +283,7 @@ func (a *operateCommands) membersRoles() *cobra.Command {
 	return c
 }
 
-func (a *operateCommands) membersOwner() *cobra.Command {
+func (a *memberCommands) membersOwner() *cobra.Command {
 	return &cobra.Command{Use: "owner AGENT USER", Short: "Change the owner of an agent", Args: command.Args(2, 2),
 		Long:              "Let an agent act for another user, once that user consents: `palyra members consent\nAGENT`. Its open streams and runs end, and grants from its time with the previous owner\ndo not apply. Its secrets, vault://agent:NAME/..., end.",
 		ValidArgsFunction: a.completeMembers(),
@@ -290,7 +293,7 @@ func (a *operateCommands) membersOwner() *cobra.Command {
 		}}
 }
 
-func (a *operateCommands) updateMember(ctx context.Context, req *palyrav1.UpdateMemberRequest, sure bool) error {
+func (a *memberCommands) updateMember(ctx context.Context, req *palyrav1.UpdateMemberRequest, sure bool) error {
 	return a.changeMember(ctx, sure, func(g *client.Gateway, accept bool) (*palyrav1.Member, error) {
 		req.AcceptLoss = accept
 		reply, err := g.Access.UpdateMember(ctx, req)
@@ -298,7 +301,7 @@ func (a *operateCommands) updateMember(ctx context.Context, req *palyrav1.Update
 	})
 }
 
-func (a *operateCommands) membersDisable() *cobra.Command {
+func (a *memberCommands) membersDisable() *cobra.Command {
 	return a.standing("disable", "Suspend a member until it is enabled",
 		"Suspend a member, and a user's agents, until it is enabled: open streams and runs end,\nits certificates are refused, and its votes do not count meanwhile, also in grants.",
 		func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error) {
@@ -307,7 +310,7 @@ func (a *operateCommands) membersDisable() *cobra.Command {
 		})
 }
 
-func (a *operateCommands) membersEnable() *cobra.Command {
+func (a *memberCommands) membersEnable() *cobra.Command {
 	return a.standing("enable", "Enable a disabled member",
 		"Enable a disabled member. Its earlier votes count again, also in grants that are\nstill valid.",
 		func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error) {
@@ -316,7 +319,7 @@ func (a *operateCommands) membersEnable() *cobra.Command {
 		})
 }
 
-func (a *operateCommands) membersConfirm() *cobra.Command {
+func (a *memberCommands) membersConfirm() *cobra.Command {
 	var host bool
 	c := &cobra.Command{Use: "confirm NAME", Short: "Confirm that a member is a person of its own", Args: command.Args(1, 1),
 		Long: "Confirm that a member is a person of its own. A member who adds another one, changes its\n" +
@@ -343,7 +346,7 @@ func (a *operateCommands) membersConfirm() *cobra.Command {
 }
 
 // confirmOnHost confirms a member on behalf of the gateway's host.
-func (a *operateCommands) confirmOnHost(ctx context.Context, g *client.Gateway, members []string) error {
+func (a *memberCommands) confirmOnHost(ctx context.Context, g *client.Gateway, members []string) error {
 	prover, err := a.Prover(g)
 	if err != nil {
 		return err
@@ -357,7 +360,7 @@ func (a *operateCommands) confirmOnHost(ctx context.Context, g *client.Gateway, 
 	return a.PrintOne("Member", printer.Record{Name: principal, Body: body}, func(p *printer.Page) { p.Field("confirmed", principal) })
 }
 
-func (a *operateCommands) membersConsent() *cobra.Command {
+func (a *memberCommands) membersConsent() *cobra.Command {
 	var withdraw bool
 	c := &cobra.Command{Use: "consent AGENT", Short: "Let your agent act in your name", Args: command.Args(1, 1),
 		Long: "Let your agent act in your name. An agent that another user added for you, or gave to\n" +
@@ -372,7 +375,7 @@ func (a *operateCommands) membersConsent() *cobra.Command {
 	return c
 }
 
-func (a *operateCommands) membersRemove() *cobra.Command {
+func (a *memberCommands) membersRemove() *cobra.Command {
 	c := a.standing("remove", "Remove a member permanently; this cannot be undone",
 		"Remove a member permanently: its devices are revoked, its votes do not count any more,\nalso in grants, and its name cannot be reused, because the journal contains it. Change the\nowner of a user's agents before, or remove them. To suspend a member, disable it.",
 		func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error) {
@@ -397,7 +400,7 @@ func (a *operateCommands) membersRemove() *cobra.Command {
 }
 
 // standing returns a command that changes whether a member may act.
-func (a *operateCommands) standing(verb, short, long string, ask func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error)) *cobra.Command {
+func (a *memberCommands) standing(verb, short, long string, ask func(ctx context.Context, g *client.Gateway, name, why string, accept bool) (*palyrav1.Member, error)) *cobra.Command {
 	var why string
 	var sure bool
 	c := &cobra.Command{Use: verb + " NAME", Short: short, Long: long, Args: command.Args(1, 1),
@@ -413,13 +416,13 @@ func (a *operateCommands) standing(verb, short, long string, ask func(ctx contex
 }
 
 // changeMember makes a change and prints the resulting member.
-func (a *operateCommands) changeMember(ctx context.Context, sure bool, change func(g *client.Gateway, accept bool) (*palyrav1.Member, error)) error {
+func (a *memberCommands) changeMember(ctx context.Context, sure bool, change func(g *client.Gateway, accept bool) (*palyrav1.Member, error)) error {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return err
 	}
 	var m *palyrav1.Member
-	err = a.accepting(ctx, sure, func(accept bool) (err error) {
+	err = accepting(ctx, a.App, sure, func(accept bool) (err error) {
 		m, err = change(g, accept)
 		return err
 	})
@@ -430,7 +433,7 @@ func (a *operateCommands) changeMember(ctx context.Context, sure bool, change fu
 }
 
 // accepting makes a change. If users lose the power to answer approvals, it warns and asks first.
-func (a *operateCommands) accepting(ctx context.Context, sure bool, change func(accept bool) error) error {
+func accepting(ctx context.Context, a *client.App, sure bool, change func(accept bool) error) error {
 	err := change(false)
 	if err == nil || client.Explain(nil, err).Code != reason.LossNotAccepted {
 		return err
@@ -445,7 +448,7 @@ func (a *operateCommands) accepting(ctx context.Context, sure bool, change func(
 	return change(true)
 }
 
-func (a *operateCommands) completeMembers() cobra.CompletionFunc {
+func (a *memberCommands) completeMembers() cobra.CompletionFunc {
 	return client.Suggest(a.App, membersOf, memberWord)
 }
 

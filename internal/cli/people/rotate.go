@@ -11,7 +11,7 @@ import (
 )
 
 // rotateDevice is `palyra devices rotate`.
-func (a *operateCommands) rotateDevice() *cobra.Command {
+func (a *deviceCommands) rotateDevice() *cobra.Command {
 	var self bool
 	c := &cobra.Command{Use: "rotate [ID | --self]", Short: "Give the device of this credential bundle a new key now", Args: command.Args(0, 1),
 		Long:    "Give the device of this credential bundle a new key now, for example if the old one may be compromised. The old key works for five more minutes; later use is refused and raises an alarm (PAL-I151).\n\nA device can rotate only its own key: revoke other devices with `palyra devices revoke ID`.",
@@ -30,7 +30,7 @@ func (a *operateCommands) rotateDevice() *cobra.Command {
 	return c
 }
 
-func (a *operateCommands) rotate(ctx context.Context, id string) error {
+func (a *deviceCommands) rotate(ctx context.Context, id string) error {
 	g, err := a.Rotate(ctx, id)
 	if err != nil {
 		return err

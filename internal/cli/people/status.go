@@ -19,19 +19,19 @@ import (
 	"palyra/internal/core/text"
 )
 
-// operateCommands provides the commands of this family.
-type operateCommands struct{ *client.App }
+// statusCommands provides the commands of this family.
+type statusCommands struct{ *client.App }
 
 // StatusCommand is `palyra status`.
 func StatusCommand(program *client.App) *cobra.Command {
-	a := &operateCommands{program}
+	a := &statusCommands{program}
 	return &cobra.Command{Use: "status", Short: "Show the status of the gateway, and your identity", Args: command.Args(0, 0),
 		Long: "Show the status of the gateway, and your identity. Exits 1 if the gateway is\nreachable but not ready, and 8 if its journal does not extend the one seen\n" +
 			"before: it was rolled back or restored, or two copies of the gateway run.",
 		RunE: a.Connected(a.showStatus)}
 }
 
-func (a *operateCommands) showStatus(ctx context.Context, g *client.Gateway, _ []string) error {
+func (a *statusCommands) showStatus(ctx context.Context, g *client.Gateway, _ []string) error {
 	s, doubt, err := witness.Status(ctx, a.App, g)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (a *operateCommands) showStatus(ctx context.Context, g *client.Gateway, _ [
 	return nil
 }
 
-func (a *operateCommands) statusPage(p *printer.Page, address string, s *palyrav1.GetStatusResponse) {
+func (a *statusCommands) statusPage(p *printer.Page, address string, s *palyrav1.GetStatusResponse) {
 	p.Field("gateway", fmt.Sprintf("palyrad %s at %s", s.GetVersion(), address))
 	p.Field("id", s.GetGatewayId())
 	p.Field("state", readiness(s))

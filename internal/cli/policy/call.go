@@ -43,7 +43,7 @@ func (f *describedFlags) given() bool {
 }
 
 // describe builds the description and connects to the gateway.
-func (a *app) describe(ctx context.Context, toolName string, members []string, f describedFlags) (*client.Gateway, *palyrav1.CallDescription, error) {
+func (a *policyCommands) describe(ctx context.Context, toolName string, members []string, f describedFlags) (*client.Gateway, *palyrav1.CallDescription, error) {
 	d := &palyrav1.CallDescription{Tool: toolName, Principal: f.as, Session: f.session, Channel: f.channel}
 	var err error
 	if d.InputJson, err = ask.GivenInput(a.App, f.input, members); err != nil {

@@ -24,10 +24,13 @@ import (
 	"palyra/internal/surface/api/export"
 )
 
+// draftCommands provides the commands that work on policy files.
+type draftCommands struct{ *client.App }
+
 // maxSource is the API's limit on one policy file in bytes.
 const maxSource = 1 << 20
 
-func (a *app) policyCheck() *cobra.Command {
+func (a *draftCommands) policyCheck() *cobra.Command {
 	var offline bool
 	c := &cobra.Command{Use: "check [FILE|DIR ...]", Short: "Check policy files; nothing is loaded", Args: command.Args(0, -1),
 		Long: "Check policy files: syntax, schema, types, duplicate ids and lints, and whether the\n" +
@@ -44,7 +47,7 @@ func (a *app) policyCheck() *cobra.Command {
 	return c
 }
 
-func (a *app) checkPolicy(ctx context.Context, paths []string, offline bool) error {
+func (a *draftCommands) checkPolicy(ctx context.Context, paths []string, offline bool) error {
 	if len(paths) == 0 {
 		dir, err := a.ownDir("Name .cedar files, or directories that hold them.")
 		if err != nil {
@@ -100,7 +103,7 @@ func aboutTool(f *palyrav1.PolicyFinding) bool {
 }
 
 // findingsOf returns the findings of the gateway, or checks locally if no gateway is reachable.
-func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline bool) (findings []*palyrav1.PolicyFinding, where string, stands standing, err error) {
+func (a *draftCommands) findingsOf(ctx context.Context, sources []policy.Source, offline bool) (findings []*palyrav1.PolicyFinding, where string, stands standing, err error) {
 	if !offline {
 		findings, where, stands, err = a.checkAtGateway(ctx, sources)
 		if err == nil || reason.Lookup(client.Explain(nil, err).Code).Exit != reason.ExitNotConnected {
@@ -114,7 +117,7 @@ func (a *app) findingsOf(ctx context.Context, sources []policy.Source, offline b
 	return export.Findings(lint.Check(cfg)), "here, against the built-in tools", a.standingHere(), nil
 }
 
-func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*palyrav1.PolicyFinding, string, standing, error) {
+func (a *draftCommands) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*palyrav1.PolicyFinding, string, standing, error) {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return nil, "", standing{}, err
@@ -128,7 +131,7 @@ func (a *app) checkAtGateway(ctx context.Context, sources []policy.Source) ([]*p
 
 // ownDir returns policy.dir of the configuration for a command without paths; otherwise describes
 // the accepted arguments.
-func (a *app) ownDir(otherwise string) (string, error) {
+func (a *draftCommands) ownDir(otherwise string) (string, error) {
 	c, _, err := config.Load(a.LoadOptions())
 	if err != nil {
 		return "", err
@@ -144,7 +147,7 @@ func (a *app) ownDir(otherwise string) (string, error) {
 }
 
 // policyConfig returns the configuration for checks without a gateway.
-func (a *app) policyConfig(sources []policy.Source) (policy.Config, error) {
+func (a *draftCommands) policyConfig(sources []policy.Source) (policy.Config, error) {
 	c, _, err := config.Load(a.LoadOptions())
 	if err != nil {
 		return policy.Config{}, err
@@ -247,8 +250,8 @@ func findingText(f *palyrav1.PolicyFinding) string {
 	}.String()
 }
 
-func (a *app) completePolicyFiles() cobra.CompletionFunc {
-	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.PolicySource, error) {
+func completePolicyFiles(a *client.App) cobra.CompletionFunc {
+	return client.Suggest(a, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.PolicySource, error) {
 		v, err := g.Policy.GetPolicy(ctx, &palyrav1.GetPolicyRequest{})
 		return v.GetSources(), err
 	}, func(s *palyrav1.PolicySource) (string, string) {

@@ -38,7 +38,7 @@ func running(v *palyrav1.GetPolicyResponse, text string) bool {
 
 // standingHere returns the state of files without a gateway. It names the directory that
 // palyrad would read with the configuration of this machine.
-func (a *app) standingHere() standing {
+func (a *draftCommands) standingHere() standing {
 	where := a.configuredDir()
 	if where == "" {
 		where = "no policy directory"

@@ -16,7 +16,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-func (a *app) policyExplain() *cobra.Command {
+func (a *policyCommands) policyExplain() *cobra.Command {
 	var f describedFlags
 	c := &cobra.Command{
 		Use:   "explain DECISION_ID|PROPOSAL_ID|APPROVAL_ID | TOOL [key=value ...]",
@@ -42,7 +42,7 @@ func (a *app) policyExplain() *cobra.Command {
 	return c
 }
 
-func (a *app) explainPolicy(ctx context.Context, given []string, f describedFlags) error {
+func (a *policyCommands) explainPolicy(ctx context.Context, given []string, f describedFlags) error {
 	req := &palyrav1.ExplainPolicyRequest{}
 	var g *client.Gateway
 	var err error
@@ -67,7 +67,7 @@ func (a *app) explainPolicy(ctx context.Context, given []string, f describedFlag
 	return a.printExplanation("PolicyExplanation", v, printer.ProtoObject(v), "")
 }
 
-func (a *app) policySimulate() *cobra.Command {
+func (a *policyCommands) policySimulate() *cobra.Command {
 	var f describedFlags
 	var sources []string
 	var replace bool
@@ -95,7 +95,7 @@ func (a *app) policySimulate() *cobra.Command {
 	return c
 }
 
-func (a *app) simulatePolicy(ctx context.Context, given []string, f describedFlags, paths []string, replace bool) error {
+func (a *policyCommands) simulatePolicy(ctx context.Context, given []string, f describedFlags, paths []string, replace bool) error {
 	sources, err := namedSources(paths)
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ type initFlags struct {
 	force, yes bool
 }
 
-func (a *app) policyInit() *cobra.Command {
+func (a *draftCommands) policyInit() *cobra.Command {
 	var f initFlags
 	c := &cobra.Command{Use: "init --profile NAME [DIR]", Short: "Write policies to start from, with their tests", Args: command.Args(0, 1),
 		Long: "Write policies to start from, with comments and their tests, into DIR: by default\n" +
@@ -65,7 +65,7 @@ func profileHelp() string {
 	return b.String()
 }
 
-func (a *app) initPolicy(ctx context.Context, given []string, f initFlags) error {
+func (a *draftCommands) initPolicy(ctx context.Context, given []string, f initFlags) error {
 	profile, err := findProfile(f.profile)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (a *app) initPolicy(ctx context.Context, given []string, f initFlags) error
 
 // askable returns the gateway and its status, nil if none is reachable. Policies are written
 // without a gateway, too.
-func (a *app) askable(ctx context.Context) (*client.Gateway, *palyrav1.GetStatusResponse) {
+func (a *draftCommands) askable(ctx context.Context) (*client.Gateway, *palyrav1.GetStatusResponse) {
 	g, err := a.Connect(ctx)
 	if err != nil {
 		return nil, nil
@@ -123,7 +123,7 @@ func (a *app) askable(ctx context.Context) (*client.Gateway, *palyrav1.GetStatus
 
 // dirRead returns the policy directory of palyrad on this machine: from the running gateway, or
 // else from the configuration.
-func (a *app) dirRead(g *client.Gateway, status *palyrav1.GetStatusResponse) string {
+func (a *draftCommands) dirRead(g *client.Gateway, status *palyrav1.GetStatusResponse) string {
 	if path := status.GetPolicyDirectory().GetPath(); path != "" && g.Local {
 		return path
 	}
@@ -132,7 +132,7 @@ func (a *app) dirRead(g *client.Gateway, status *palyrav1.GetStatusResponse) str
 
 // configuredDir returns policy.dir of this machine's configuration. It ignores errors in the
 // configuration, because a policy directory that does not exist yet is such an error.
-func (a *app) configuredDir() string {
+func (a *draftCommands) configuredDir() string {
 	c, _, _, err := config.LoadClient(a.LoadOptions())
 	if err != nil {
 		return ""
@@ -142,7 +142,7 @@ func (a *app) configuredDir() string {
 
 // afterInit makes the gateway reload its directory, and reports whether the files are in force. It
 // does not override an activation.
-func (a *app) afterInit(ctx context.Context, g *client.Gateway, files []policy.Source) standing {
+func (a *draftCommands) afterInit(ctx context.Context, g *client.Gateway, files []policy.Source) standing {
 	if g == nil {
 		return standing{text: "not in force: no palyrad was reached; it reads them when it starts, if this is its directory"}
 	}
@@ -187,7 +187,7 @@ func findProfile(name string) (profile.Profile, error) {
 
 // initDir returns the absolute directory to write to: by default the one that palyrad reads, and
 // never one that an agent can write to.
-func (a *app) initDir(given []string, read string, status *palyrav1.GetStatusResponse) (string, error) {
+func (a *draftCommands) initDir(given []string, read string, status *palyrav1.GetStatusResponse) (string, error) {
 	dir := read
 	if len(given) == 1 {
 		dir = given[0]

@@ -12,7 +12,7 @@ import (
 
 // printExplanation prints an explanation: the verdict first, then the change that would flip it,
 // then the policies.
-func (a *app) printExplanation(kind string, v *palyrav1.ExplainPolicyResponse, body printer.Object, inForce string) error {
+func (a *policyCommands) printExplanation(kind string, v *palyrav1.ExplainPolicyResponse, body printer.Object, inForce string) error {
 	return a.PrintOne(kind, printer.Record{Name: v.GetVerdict(), Body: body}, func(p *printer.Page) {
 		a.explanationHead(p, v, inForce)
 		p.Gap()
@@ -26,7 +26,7 @@ func (a *app) printExplanation(kind string, v *palyrav1.ExplainPolicyResponse, b
 	})
 }
 
-func (a *app) explanationHead(p *printer.Page, v *palyrav1.ExplainPolicyResponse, inForce string) {
+func (a *policyCommands) explanationHead(p *printer.Page, v *palyrav1.ExplainPolicyResponse, inForce string) {
 	p.Field("verdict", v.GetVerdict())
 	if inForce != "" {
 		p.Field("in force", inForce)

@@ -17,11 +17,11 @@ import (
 )
 
 // app is one run of the program, with the commands of this family.
-type app struct{ *client.App }
+type policyCommands struct{ *client.App }
 
 // Command is `palyra policy`.
 func Command(program *client.App) *cobra.Command {
-	a := &app{program}
+	a, d := &policyCommands{program}, &draftCommands{program}
 	reload := &cobra.Command{Use: "reload", Short: "Let the gateway read its policy directory again", Args: command.Args(0, 0),
 		Long: "Let the gateway read its policy directory again, run its tests, and end an\n" +
 			"activation. A set that does not load, or whose tests fail, changes nothing and\nis an error.",
@@ -29,14 +29,14 @@ func Command(program *client.App) *cobra.Command {
 	snapshot := &cobra.Command{Use: "snapshot DIGEST", Short: "Show the exact configuration behind a snapshot digest", Args: command.Args(1, 1),
 		RunE: func(cmd *cobra.Command, given []string) error { return a.showSnapshot(cmd.Context(), given[0]) }}
 	return command.NewGroup("policy", "Check, test, explain, show and change the policy",
-		a.policyCheck(), a.policyTest(), a.policyExplain(), a.policySimulate(), a.policyShow(), a.policyDiff(),
-		a.policyVersions(), a.Waits(a.policyActivate()), a.Waits(reload), snapshot, a.Waits(a.policyInit()))
+		d.policyCheck(), d.policyTest(), a.policyExplain(), a.policySimulate(), a.policyShow(), a.policyDiff(),
+		a.policyVersions(), a.Waits(a.policyActivate()), a.Waits(reload), snapshot, a.Waits(d.policyInit()))
 }
 
-func (a *app) policyShow() *cobra.Command {
+func (a *policyCommands) policyShow() *cobra.Command {
 	var schema bool
 	c := &cobra.Command{Use: "show [VERSION] [FILE]", Short: "Show the policy set in force or an older one, or one of its files", Args: command.Args(0, 2),
-		ValidArgsFunction: a.completePolicyFiles(),
+		ValidArgsFunction: completePolicyFiles(a.App),
 		Example:           "palyra policy show\npalyra policy show 20-exec.cedar\npalyra policy show sha256:1f3a9c02 20-exec.cedar",
 		RunE: func(cmd *cobra.Command, given []string) error {
 			return a.showPolicy(cmd.Context(), given, schema)
@@ -45,7 +45,7 @@ func (a *app) policyShow() *cobra.Command {
 	return c
 }
 
-func (a *app) showPolicy(ctx context.Context, given []string, schema bool) error {
+func (a *policyCommands) showPolicy(ctx context.Context, given []string, schema bool) error {
 	version := ""
 	if len(given) > 0 && isVersion(given[0]) {
 		version, given = given[0], given[1:]
@@ -83,7 +83,7 @@ func (a *app) showPolicy(ctx context.Context, given []string, schema bool) error
 	})
 }
 
-func (a *app) showSource(v *palyrav1.GetPolicyResponse, name string) error {
+func (a *policyCommands) showSource(v *palyrav1.GetPolicyResponse, name string) error {
 	for _, s := range v.GetSources() {
 		if s.GetName() == name {
 			return a.PrintOne("PolicySource", printer.Record{Name: name, Body: printer.ProtoObject(s)}, func(p *printer.Page) {
@@ -103,7 +103,7 @@ func sourceNames(v *palyrav1.GetPolicyResponse) []string {
 	return names
 }
 
-func (a *app) reloadPolicy(ctx context.Context, g *client.Gateway, _ []string) error {
+func (a *policyCommands) reloadPolicy(ctx context.Context, g *client.Gateway, _ []string) error {
 	v, err := g.Policy.ReloadPolicy(ctx, &palyrav1.ReloadPolicyRequest{})
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func policiesField(p *printer.Page, d *palyrav1.PolicyDirectory) {
 	p.Wrapped("policies", client.PolicyDirectory(d))
 }
 
-func (a *app) sayWarnings(list []*palyrav1.PolicyFinding) {
+func (a *policyCommands) sayWarnings(list []*palyrav1.PolicyFinding) {
 	for _, w := range list {
 		if aboutTool(w) && a.Format() == printer.FormatTable {
 			continue
@@ -133,7 +133,7 @@ func (a *app) sayWarnings(list []*palyrav1.PolicyFinding) {
 	}
 }
 
-func (a *app) showSnapshot(ctx context.Context, digest string) error {
+func (a *policyCommands) showSnapshot(ctx context.Context, digest string) error {
 	if err := command.CheckDigest(digest); err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ type testFlags struct {
 	coverMin int
 }
 
-func (a *app) policyTest() *cobra.Command {
+func (a *draftCommands) policyTest() *cobra.Command {
 	var f testFlags
 	c := &cobra.Command{Use: "test [DIR|FILE ...]", Short: "Run the tests of policies and measure their coverage", Args: command.Args(0, -1),
 		Long: "Run the cases of *.test.yaml files, next to the *.cedar files or in\n" +
@@ -55,7 +55,7 @@ func (a *app) policyTest() *cobra.Command {
 	return c
 }
 
-func (a *app) testPolicy(ctx context.Context, paths []string, f testFlags) error {
+func (a *draftCommands) testPolicy(ctx context.Context, paths []string, f testFlags) error {
 	if f.coverMin < 0 || f.coverMin > 100 {
 		return command.Usage("--cover-min %d: want 0 to 100", f.coverMin)
 	}
@@ -98,7 +98,7 @@ func (a *app) testPolicy(ctx context.Context, paths []string, f testFlags) error
 
 // noTests returns the error of a test run without tests. A policy file with syntax errors is
 // reported first.
-func (a *app) noTests(sources []policy.Source, paths []string) error {
+func (a *draftCommands) noTests(sources []policy.Source, paths []string) error {
 	cfg, err := a.policyConfig(sources)
 	if err != nil {
 		return err
@@ -129,7 +129,7 @@ func filesWithErrors(list []*palyrav1.PolicyFinding) []string {
 }
 
 // runTests runs the tests at the gateway, or locally if none is reachable.
-func (a *app) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, offline bool) (v *palyrav1.TestPolicyResponse, where string, stands standing, err error) {
+func (a *draftCommands) runTests(ctx context.Context, req *palyrav1.TestPolicyRequest, offline bool) (v *palyrav1.TestPolicyResponse, where string, stands standing, err error) {
 	sources := export.Sources(req.GetSources())
 	if !offline {
 		g, err := a.Connect(ctx)
@@ -203,7 +203,7 @@ func testsIn(dir string) ([]string, error) {
 }
 
 // printTests prints failures and missing coverage as text; machine formats contain everything.
-func (a *app) printTests(v *palyrav1.TestPolicyResponse) error {
+func (a *draftCommands) printTests(v *palyrav1.TestPolicyResponse) error {
 	return a.PrintOne("PolicyTest", printer.Record{Name: testVerdict(v), Body: printer.ProtoObject(v)}, func(p *printer.Page) {
 		for _, f := range v.GetFindings() {
 			if !aboutTool(f) {

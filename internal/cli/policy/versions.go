@@ -36,7 +36,7 @@ var versionListing = printer.Listing{
 	Drop:    []string{"POLICIES", "BY"},
 }
 
-func (a *app) policyVersions() *cobra.Command {
+func (a *policyCommands) policyVersions() *cobra.Command {
 	var limit int
 	c := &cobra.Command{Use: "versions", Short: "List the policy versions that were in force, newest first", Args: command.Args(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.listVersions(cmd.Context(), limit) }}
@@ -44,7 +44,7 @@ func (a *app) policyVersions() *cobra.Command {
 	return c
 }
 
-func (a *app) listVersions(ctx context.Context, limit int) error {
+func (a *policyCommands) listVersions(ctx context.Context, limit int) error {
 	if limit < 0 {
 		return command.Usage("--limit %d: want 0 or more", limit)
 	}
@@ -92,7 +92,7 @@ func versionRecord(v *palyrav1.PolicyVersion) printer.Record {
 	}
 }
 
-func (a *app) policyActivate() *cobra.Command {
+func (a *policyCommands) policyActivate() *cobra.Command {
 	return &cobra.Command{Use: "activate VERSION", Short: "Put an older policy version in force", Args: command.Args(1, 1),
 		Long: "Put a version that was in force before in force again, at once. VERSION is its\n" +
 			"digest or the beginning of it. It stays, also over a restart and regardless of\n" +
@@ -102,7 +102,7 @@ func (a *app) policyActivate() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, given []string) error { return a.activatePolicy(cmd.Context(), given[0]) }}
 }
 
-func (a *app) activatePolicy(ctx context.Context, version string) error {
+func (a *policyCommands) activatePolicy(ctx context.Context, version string) error {
 	if !isVersion(version) {
 		return command.Usage("%q is not a policy version", version).WithRemedy("`palyra policy versions` lists them; at least 8 digits of one are needed.")
 	}
@@ -128,7 +128,7 @@ func (a *app) activatePolicy(ctx context.Context, version string) error {
 	})
 }
 
-func (a *app) policyDiff() *cobra.Command {
+func (a *policyCommands) policyDiff() *cobra.Command {
 	return &cobra.Command{Use: "diff VERSION [VERSION]", Short: "Compare the files of two policy versions, or of one with those in force", Args: command.Args(1, 2),
 		ValidArgsFunction: a.completeVersions(),
 		RunE: a.Connected(func(ctx context.Context, g *client.Gateway, given []string) error {
@@ -136,7 +136,7 @@ func (a *app) policyDiff() *cobra.Command {
 		})}
 }
 
-func (a *app) diffPolicies(ctx context.Context, g *client.Gateway, versions []string) error {
+func (a *policyCommands) diffPolicies(ctx context.Context, g *client.Gateway, versions []string) error {
 	var sides []*palyrav1.GetPolicyResponse
 	for _, version := range versions {
 		if version != "" && !isVersion(version) {
@@ -187,7 +187,7 @@ func ownSources(v *palyrav1.GetPolicyResponse) map[string]string {
 	return texts
 }
 
-func (a *app) completeVersions() cobra.CompletionFunc {
+func (a *policyCommands) completeVersions() cobra.CompletionFunc {
 	return client.Suggest(a.App, func(ctx context.Context, g *client.Gateway) ([]*palyrav1.PolicyVersion, error) {
 		reply, err := g.Policy.ListPolicyVersions(ctx, &palyrav1.ListPolicyVersionsRequest{PageSize: 50})
 		return reply.GetVersions(), err

@@ -16,7 +16,7 @@ import (
 
 // WhyCommand is `palyra approvals why`.
 func WhyCommand(program *client.App) *cobra.Command {
-	a := &app{program}
+	a := &policyCommands{program}
 	run := ""
 	c := &cobra.Command{
 		Use:   "why ID",
@@ -35,7 +35,7 @@ func WhyCommand(program *client.App) *cobra.Command {
 	return c
 }
 
-func (a *app) why(ctx context.Context, g *client.Gateway, given, run string) error {
+func (a *policyCommands) why(ctx context.Context, g *client.Gateway, given, run string) error {
 	id := strings.ToUpper(given)
 	if _, err := ulid.ParseStrict(id); err != nil || run != "" {
 		call, err := modelsCall(ctx, g, given, run)
