@@ -134,7 +134,7 @@ func (t *tally) listed(b ballot) []types.Value {
 func (s *Set) ballots(a Approval, requester access.Principal) []ballot {
 	var out []ballot
 	for _, v := range a.Votes {
-		m, ok := s.dir.members[v.User]
+		m, ok := s.dir.Members[v.User]
 		if !ok || !m.CanVote() {
 			continue
 		}

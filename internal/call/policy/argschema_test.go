@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"palyra/internal/call/policy/internal/args"
+	"palyra/internal/call/policy/internal/vocabulary"
 	"palyra/internal/core/must"
 	"palyra/internal/core/tool"
 )
@@ -66,8 +67,8 @@ func TestArgumentsAreTyped(t *testing.T) {
 			if (len(opaque) == 1 && opaque[0].Path == "/p") != c.opaque {
 				t.Errorf("opaque %v, want %v", opaque, c.opaque)
 			}
-			vocab := must.Get(buildVocabulary([]tool.Descriptor{d}, allRoles(nil), nil))(t)
-			if want := "args: {p?: " + c.cedar + ",}"; !strings.Contains(squeeze(string(vocab.text)), squeeze(want)) {
+			vocab := must.Get(vocabulary.Build(factTypes(), []tool.Descriptor{d}, allRoles(nil), nil))(t)
+			if want := "args: {p?: " + c.cedar + ",}"; !strings.Contains(squeeze(string(vocab.Text)), squeeze(want)) {
 				t.Errorf("the schema does not have %q", want)
 			}
 			record, rest, _, err := args.Values(declared, []byte(`{"p":`+c.value+`}`))
@@ -86,9 +87,9 @@ func TestArgumentsAreTyped(t *testing.T) {
 
 func TestRequiredIsRequired(t *testing.T) {
 	t.Parallel()
-	vocab, err := buildVocabulary([]tool.Descriptor{oneProperty(`{"type":"string"}`, `,"required":["p"]`)}, allRoles(nil), nil)
-	if err != nil || !strings.Contains(string(vocab.text), "p: String") {
-		t.Errorf("%v: p is not required in\n%s", err, vocab.text)
+	vocab, err := vocabulary.Build(factTypes(), []tool.Descriptor{oneProperty(`{"type":"string"}`, `,"required":["p"]`)}, allRoles(nil), nil)
+	if err != nil || !strings.Contains(string(vocab.Text), "p: String") {
+		t.Errorf("%v: p is not required in\n%s", err, vocab.Text)
 	}
 }
 
@@ -138,7 +139,7 @@ func FuzzArguments(f *testing.F) {
 		if err != nil {
 			return
 		}
-		vocab, err := buildVocabulary([]tool.Descriptor{oneProperty(schema, "")}, allRoles(nil), nil)
+		vocab, err := vocabulary.Build(factTypes(), []tool.Descriptor{oneProperty(schema, "")}, allRoles(nil), nil)
 		if err != nil {
 			t.Fatalf("schema %s: %v", schema, err)
 		}

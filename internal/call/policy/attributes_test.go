@@ -91,7 +91,7 @@ func FuzzMisfit(f *testing.F) {
 		whole["approval"] = s.noApproval
 		cedarRequest := c.req
 		cedarRequest.Context = types.NewRecord(whole)
-		err := s.vocab.check.Request(cedarRequest)
+		err := s.vocab.Check.Request(cedarRequest)
 		if (err == nil) != (c.misfit == "") {
 			t.Errorf("the validator says %v, the call %q: %s", err, c.misfit, req.Args)
 		}
@@ -112,7 +112,7 @@ func TestAttributesAreThoseOfTheVocabulary(t *testing.T) {
 		t.Error("an attribute is of neither context")
 	}
 	for name, known := range map[types.String]attributes{names.ToolPrefix + "t0": callAttributes, names.CommitAction: commitAttributes, names.InjectAction: injectAttributes} {
-		declared := s.vocab.schema.Actions[types.NewEntityUID(names.TypeAction, name)].AppliesTo.Context
+		declared := s.vocab.Schema.Actions[types.NewEntityUID(names.TypeAction, name)].AppliesTo.Context
 		if len(declared) != known.size() {
 			t.Errorf("%s: the schema declares %d attributes, of %d we know", name, len(declared), known.size())
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/core/access"
@@ -43,39 +44,35 @@ func (s *Set) Authorize(r AccessRequest) Judgement {
 	if bounds := r.Caller.Token; bounds != nil {
 		return s.authorizeToken(r, *bounds)
 	}
-	req, entities, misfit := s.accessRequest(r)
+	req, known, misfit := s.accessRequest(r)
 	if misfit != "" {
 		return Judgement{Errors: []string{misfit}}
 	}
-	out := s.run(s.candidates(req), entities, req)
+	out := s.run(s.candidates(req), known, req)
 	return Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
 }
 
 // accessRequest converts a request to Cedar's terms. misfit is the reason why the conversion is
 // impossible, or "". A request with a misfit is denied.
-func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, entities *overlay, misfit string) {
+func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, known *entities.Overlay, misfit string) {
 	action := types.NewEntityUID(names.TypeAction, types.String(r.Permission))
-	declared, ok := s.vocab.schema.Actions[action]
+	declared, ok := s.vocab.Schema.Actions[action]
 	if !ok || declared.AppliesTo == nil || len(declared.AppliesTo.Resources) == 0 {
 		return req, nil, "the vocabulary has no permission " + expr.ClipText(string(r.Permission))
 	}
-	principal, extra, ok := s.dir.principal(r.Caller.Principal)
+	principal, known, ok := s.dir.Principal(r.Caller.Principal)
 	if !ok {
 		return req, nil, "the caller is not a valid principal"
 	}
-	entities = &overlay{base: s.dir.entities}
-	if extra != nil {
-		entities.extra = append(entities.extra, *extra)
-	}
 	resource := r.resource(declared.AppliesTo.Resources[0], s.dir)
-	if _, known := s.dir.entities[resource.UID]; !known {
-		entities.extra = append(entities.extra, resource)
+	if _, has := s.dir.Entities[resource.UID]; !has {
+		known.Extra = append(known.Extra, resource)
 	}
 	req = cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: s.accessContext(r.Caller, r.Skill)}
-	if err := s.vocab.check.Request(req); err != nil {
+	if err := s.vocab.Check.Request(req); err != nil {
 		return req, nil, "the request does not fit the schema: " + expr.ClipText(err.Error())
 	}
-	return req, entities, ""
+	return req, known, ""
 }
 
 // SkillGate is the decision whether a skill may run at all (action skill.execute). It is
@@ -157,7 +154,7 @@ func (g *SkillGate) verdict() Verdict {
 }
 
 // resource returns the entity that a permission applies to.
-func (r AccessRequest) resource(t types.EntityType, dir *directory) types.Entity {
+func (r AccessRequest) resource(t types.EntityType, dir *entities.Directory) types.Entity {
 	name := r.Resource
 	if name == "" {
 		name = names.GatewayID
@@ -182,7 +179,7 @@ func (r AccessRequest) resource(t types.EntityType, dir *directory) types.Entity
 
 // secret returns the attributes of the secret that a permission applies to, named
 // "<scope>/<key>".
-func (r AccessRequest) secret(dir *directory) types.RecordMap {
+func (r AccessRequest) secret(dir *entities.Directory) types.RecordMap {
 	if r.Resource == "" {
 		return types.RecordMap{"name": types.String(names.GatewayID), "scope": types.String("")}
 	}
@@ -196,7 +193,7 @@ func (r AccessRequest) secret(dir *directory) types.RecordMap {
 		attributes["owner"] = names.UID(of)
 	case err == nil && of.Kind == access.KindAgent:
 		attributes["agent"] = names.UID(of)
-		if m, known := dir.members[of]; known && !m.Owner.IsZero() {
+		if m, known := dir.Members[of]; known && !m.Owner.IsZero() {
 			attributes["owner"] = names.UID(m.Owner)
 		}
 	}
@@ -216,7 +213,7 @@ func resourceAttributes(t types.EntityType, name string) types.RecordMap {
 // LetsIn reports whether the configuration and the ceilings set by commands allow a member to
 // act at all. Policies cannot override this.
 func (s *Set) LetsIn(p access.Principal) bool {
-	return slices.Contains(s.dir.ancestors[names.UID(p)], types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed))
+	return slices.Contains(s.dir.Ancestors[names.UID(p)], types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed))
 }
 
 // Permit is Authorize with an error result: nil if the caller has the permission, otherwise

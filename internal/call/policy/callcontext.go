@@ -23,7 +23,7 @@ type refusal struct {
 
 // prepare converts a request to Cedar's terms.
 func (s *Set) prepare(r *Request) (*call, *refusal) {
-	input, known := s.vocab.args[r.Tool]
+	input, known := s.vocab.Args[r.Tool]
 	if !known || r.Tool == names.UnknownTool {
 		return nil, &refusal{reason.UnknownTool, fmt.Sprintf("no pinned tool is named %q", expr.ClipText(r.Tool))}
 	}
@@ -38,7 +38,7 @@ func (s *Set) prepare(r *Request) (*call, *refusal) {
 
 func (s *Set) prepareKnown(r *Request, input *args.Type) (*call, *refusal) {
 	// A call that does not name its skill would bypass the skill gate.
-	if skill := s.dir.skills[r.Tool]; skill != "" && skill != r.SkillID {
+	if skill := s.dir.Skills[r.Tool]; skill != "" && skill != r.SkillID {
 		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the call of %s does not name its skill %s", r.Tool, skill)}
 	}
 	c, refused := s.newCall(r, callAttributes)
@@ -74,10 +74,10 @@ func (c *call) readArguments(input *args.Type) (complete bool, err error) {
 
 // newCall creates a call with its caller; has are the attributes that its context may have.
 func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
-	c := &call{set: s, request: r, has: has, entities: &overlay{base: s.dir.entities}, requester: s.dir.requester(r.Caller), is: s.independence}
+	c := &call{set: s, request: r, has: has, requester: s.dir.Requester(r.Caller), is: s.independence}
 	var others []access.Principal
 	for _, other := range r.Beside {
-		others = append(others, s.dir.requester(other))
+		others = append(others, s.dir.Requester(other))
 	}
 	// Another principal that controls the agent, such as its creator, could be behind its calls.
 	if agent := r.Caller.Principal; agent.Kind == access.KindAgent && s.independence.Apart(agent, c.requester) {
@@ -86,14 +86,11 @@ func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
 	if c.shared = len(others) > 0; c.shared {
 		c.is = s.independence.Beside(others...)
 	}
-	principal, extra, ok := s.dir.principal(r.Caller.Principal)
+	principal, known, ok := s.dir.Principal(r.Caller.Principal)
 	if !ok {
 		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the caller %q is not a valid principal", r.Caller.Principal)}
 	}
-	if extra != nil {
-		c.entities.extra = append(c.entities.extra, *extra)
-	}
-	c.req.Principal = principal
+	c.entities, c.req.Principal = known, principal
 	return c, nil
 }
 
@@ -111,7 +108,7 @@ func (s *Set) misfitOf(c *call) string {
 	context["approval"] = s.noApproval
 	req := c.req
 	req.Context = types.NewRecord(context)
-	if err := s.vocab.check.Request(req); err != nil {
+	if err := s.vocab.Check.Request(req); err != nil {
 		return "the request does not fit the schema: " + expr.ClipText(err.Error())
 	}
 	return ""
@@ -120,7 +117,7 @@ func (s *Set) misfitOf(c *call) string {
 // candidates returns the policies that the index finds for a request.
 func (s *Set) candidates(req cedar.Request) candidates {
 	return s.index.find(
-		s.dir.keysOf(req.Action), s.dir.keysOf(req.Resource), s.dir.keysOf(req.Principal),
+		s.dir.KeysOf(req.Action), s.dir.KeysOf(req.Resource), s.dir.KeysOf(req.Principal),
 	)
 }
 
@@ -182,8 +179,8 @@ func (s *Set) prepareCommit(r *Request) (*call, *refusal) {
 	}
 	c.req.Action = types.NewEntityUID(names.TypeAction, names.CommitAction)
 	c.req.Resource = types.NewEntityUID(names.TypeWorkspace, types.String(r.Commit.Workspace))
-	if _, known := s.dir.entities[c.req.Resource]; !known {
-		c.entities.extra = append(c.entities.extra, types.Entity{
+	if _, known := s.dir.Entities[c.req.Resource]; !known {
+		c.entities.Extra = append(c.entities.Extra, types.Entity{
 			UID: c.req.Resource, Attributes: types.NewRecord(resourceAttributes(names.TypeWorkspace, r.Commit.Workspace)),
 		})
 	}
@@ -201,7 +198,7 @@ func (s *Set) prepareInjection(r *Request) (*call, *refusal) {
 	}
 	resource := AccessRequest{Resource: r.Injection.Secret}.resource(names.TypeSecret, s.dir)
 	c.req.Action, c.req.Resource = types.NewEntityUID(names.TypeAction, names.InjectAction), resource.UID
-	c.entities.extra = append(c.entities.extra, resource)
+	c.entities.Extra = append(c.entities.Extra, resource)
 	c.findPolicies()
 	c.context = c.contextOf(c.reads)
 	return c, nil
@@ -227,55 +224,4 @@ func (m *memo) get(key any, record func() types.Record) types.Record {
 		m.records.Store(key, v)
 	}
 	return v
-}
-
-// keysOf returns the index keys of an entity, known or not.
-func (d *directory) keysOf(uid types.EntityUID) []types.EntityUID {
-	if keys, ok := d.keys[uid]; ok {
-		return keys
-	}
-	return requestKeys(uid, nil)
-}
-
-// principal returns the caller's entity. For an unregistered caller it also returns an entity
-// without roles, which every ceiling denies.
-func (d *directory) principal(p access.Principal) (types.EntityUID, *types.Entity, bool) {
-	uid := names.UID(p)
-	if uid.Type == "" {
-		return uid, nil, false
-	}
-	if _, ok := d.entities[uid]; ok {
-		return uid, nil, true
-	}
-	attributes := types.RecordMap{"name": types.String(p.Name)}
-	switch uid.Type {
-	case names.TypeUser:
-		attributes["sole"] = types.False
-	case names.TypeAgent:
-		attributes["owner"] = types.NewEntityUID(names.TypeUser, names.Nobody)
-	}
-	return uid, &types.Entity{UID: uid, Attributes: types.NewRecord(attributes)}, true
-}
-
-func stringSet[T ~string](list []T) types.Set {
-	values := make([]types.Value, 0, len(list))
-	for _, s := range list {
-		values = append(values, types.String(s))
-	}
-	return types.NewSet(values...)
-}
-
-// requester returns the user who is responsible for a caller's calls, or zero. The registry,
-// not the request, defines the owner of an agent.
-func (d *directory) requester(c access.Caller) access.Principal {
-	if m, ok := d.members[c.Principal]; ok {
-		if m.Principal.Kind == access.KindAgent {
-			return m.Owner
-		}
-		return m.Principal
-	}
-	if c.OnBehalfOf.Kind == access.KindUser {
-		return c.OnBehalfOf
-	}
-	return access.Principal{}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/core/access"
@@ -35,7 +36,7 @@ func (s *Set) Lists(caller access.Caller, tool string) bool {
 
 // listed is Catalog with a cache. The result must not be modified.
 func (s *Set) listed(caller access.Caller) []CatalogEntry {
-	if _, member := s.dir.members[caller.Principal]; !member {
+	if _, member := s.dir.Members[caller.Principal]; !member {
 		return s.catalog(caller)
 	}
 	if found, ok := s.catalogs.Load(caller.Principal); ok {
@@ -54,7 +55,7 @@ func (s *Set) catalog(caller access.Caller) []CatalogEntry {
 		return nil
 	}
 	var out []CatalogEntry
-	for name := range s.vocab.args {
+	for name := range s.vocab.Args {
 		if name == names.UnknownTool {
 			continue
 		}
@@ -79,7 +80,7 @@ func (s *Set) Bars(caller access.Caller, tool string) []Determining {
 	bars := func(found candidates, view *expr.Partial) []*compiled {
 		return slices.DeleteFunc(found, func(c *compiled) bool { return c.Permits() || view.Applies(c.Policy) != expr.Yes })
 	}
-	if skill, of := s.dir.skills[tool]; of {
+	if skill, of := s.dir.Skills[tool]; of {
 		req := p.runOf(skill)
 		if found := bars(s.inScope(req), partialOf(p.entities, req, types.NewRecord(nil))); len(found) > 0 {
 			return describe(found)
@@ -91,7 +92,7 @@ func (s *Set) Bars(caller access.Caller, tool string) []Determining {
 
 // couldRun reports whether the caller could run the skill of the tool; true for other tools.
 func (s *Set) couldRun(p prospects, tool string) bool {
-	skill, of := s.dir.skills[tool]
+	skill, of := s.dir.Skills[tool]
 	if !of {
 		return true
 	}
@@ -102,22 +103,18 @@ func (s *Set) couldRun(p prospects, tool string) bool {
 // prospects is the information about a caller's calls before any call exists.
 type prospects struct {
 	principal types.EntityUID
-	entities  *overlay
+	entities  *entities.Overlay
 	// strongest is the strongest approval that all approvers together could give.
 	strongest types.Record
 }
 
 // prospectsOf returns false for a caller who is not in the set.
 func (s *Set) prospectsOf(caller access.Caller) (prospects, bool) {
-	principal, extra, ok := s.dir.principal(caller.Principal)
+	principal, known, ok := s.dir.Principal(caller.Principal)
 	if !ok {
 		return prospects{}, false
 	}
-	entities := &overlay{base: s.dir.entities}
-	if extra != nil {
-		entities.extra = append(entities.extra, *extra)
-	}
-	return prospects{principal, entities, s.electorate(s.dir.requester(caller), "").facts}, true
+	return prospects{principal, known, s.electorate(s.dir.Requester(caller), "").facts}, true
 }
 
 func (p prospects) callOf(tool string) cedar.Request {
@@ -139,21 +136,21 @@ func (p prospects) runOf(skill string) cedar.Request {
 // inScope returns the policies whose whole scope matches.
 func (s *Set) inScope(req cedar.Request) candidates {
 	return slices.DeleteFunc(s.candidates(req), func(p *compiled) bool {
-		return !s.dir.inScope(req.Principal, p.AST.Principal) || !s.dir.inScope(req.Action, p.AST.Action) ||
-			!s.dir.inScope(req.Resource, p.AST.Resource)
+		return !s.dir.InScope(req.Principal, p.AST.Principal) || !s.dir.InScope(req.Action, p.AST.Action) ||
+			!s.dir.InScope(req.Resource, p.AST.Resource)
 	})
 }
 
 // viewOf returns a partial request with the caller, the tool and an approval, without facts.
-func viewOf(entities *overlay, req cedar.Request, approval types.Record) *expr.Partial {
-	return partialOf(entities, req, types.NewRecord(types.RecordMap{"approval": approval}))
+func viewOf(known *entities.Overlay, req cedar.Request, approval types.Record) *expr.Partial {
+	return partialOf(known, req, types.NewRecord(types.RecordMap{"approval": approval}))
 }
 
 // partialOf returns a partial request with principal, action and resource. Of the context, only
 // the approval, or its absence, is known.
-func partialOf(entities *overlay, req cedar.Request, context types.Record) *expr.Partial {
+func partialOf(known *entities.Overlay, req cedar.Request, context types.Record) *expr.Partial {
 	return &expr.Partial{
-		Env:   expr.Env{Entities: entities, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: context},
+		Env:   expr.Env{Entities: known, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: context},
 		Known: expr.Prefixes([]string{"principal"}, []string{"action"}, []string{"resource"}, []string{"context", "approval"}),
 	}
 }
@@ -173,14 +170,14 @@ func couldAllow(found candidates, view *expr.Partial) bool {
 
 // mayAsk reports whether some facts could exist under which an approval decides. Forbids that
 // do not read the approval deny, but never require an approval.
-func (s *Set) mayAsk(found candidates, entities *overlay, req cedar.Request, strongest types.Record) bool {
-	return len(s.askers(found, entities, req, strongest)) > 0
+func (s *Set) mayAsk(found candidates, known *entities.Overlay, req cedar.Request, strongest types.Record) bool {
+	return len(s.askers(found, known, req, strongest)) > 0
 }
 
 // askers returns the policies that could make a call wait: the forbids that an approval may
 // lift, and the permits that need one, unless another permit is certain.
-func (s *Set) askers(found candidates, entities *overlay, req cedar.Request, strongest types.Record) []*compiled {
-	bare, best := viewOf(entities, req, s.noApproval), viewOf(entities, req, strongest)
+func (s *Set) askers(found candidates, known *entities.Overlay, req cedar.Request, strongest types.Record) []*compiled {
+	bare, best := viewOf(known, req, s.noApproval), viewOf(known, req, strongest)
 	sure := false
 	var lifted, brought []*compiled
 	for _, p := range found {

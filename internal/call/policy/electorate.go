@@ -47,7 +47,7 @@ func (s *Set) electorate(requester access.Principal, severity string) *electorat
 // lifetime of the set, which never changes. The cache holds at most (members x severities)
 // results for each of a few reaches, because all unknown requesters share one entry.
 func (s *Set) electorateWithin(within reach, requester access.Principal, severity string) *electorate {
-	if _, known := s.dir.members[requester]; !known {
+	if _, known := s.dir.Members[requester]; !known {
 		requester = access.Principal{}
 	}
 	key := electorateKey{within, requester, severity}
@@ -57,7 +57,7 @@ func (s *Set) electorateWithin(within reach, requester access.Principal, severit
 		}
 	}
 	e := &electorate{severity: severity}
-	for _, m := range s.dir.voters {
+	for _, m := range s.dir.Voters {
 		b := ballot{user: m.Principal, roles: m.Roles, paired: true, present: within.present}
 		for _, surface := range within.list() {
 			if s.mayDecide(decider(m.Principal, surface, within.present), requester, severity) {
@@ -103,7 +103,7 @@ func (s *Set) mayDecide(caller access.Caller, requester access.Principal, severi
 
 // JudgeMoreCalls judges the votes on an extension of the session of a request's caller.
 func (s *Set) JudgeMoreCalls(r Request, a Approval) Judgement {
-	if len(s.ballots(a, s.dir.requester(r.Caller))) > 0 {
+	if len(s.ballots(a, s.dir.Requester(r.Caller))) > 0 {
 		return Judgement{Allowed: true}
 	}
 	return Judgement{Missing: "a person who may decide approvals"}
@@ -111,5 +111,5 @@ func (s *Set) JudgeMoreCalls(r Request, a Approval) Judgement {
 
 // SomebodyDecides reports whether any user could approve more calls for the caller.
 func (s *Set) SomebodyDecides(r Request, severity string) bool {
-	return len(s.electorate(s.dir.requester(r.Caller), severity).ballots) > 0
+	return len(s.electorate(s.dir.Requester(r.Caller), severity).ballots) > 0
 }

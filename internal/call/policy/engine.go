@@ -249,7 +249,7 @@ func (s *Set) judgeOne(r *Request, a Approval) Judgement {
 
 // Requester returns the user who is responsible for a caller's calls, according to the access
 // rules; zero if none exists.
-func (s *Set) Requester(c access.Caller) access.Principal { return s.dir.requester(c) }
+func (s *Set) Requester(c access.Caller) access.Principal { return s.dir.Requester(c) }
 
 // Current returns the set in force.
 func (e *Engine) Current() *Set { return e.current.Load() }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cedar-policy/cedar-go/types"
 
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/core/access"
 	"palyra/internal/core/tool"
 )
@@ -42,9 +43,9 @@ func (f *Fact) value(c *call, parts []part) types.Value {
 	case *int64:
 		return types.Long(*at)
 	case *[]string:
-		return stringSet(*at)
+		return entities.TextSet(*at)
 	case *[]tool.Capability:
-		return stringSet(*at)
+		return entities.TextSet(*at)
 	case *time.Time:
 		return types.NewDatetime(*at)
 	case record:

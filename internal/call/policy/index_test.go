@@ -150,14 +150,14 @@ func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 	}
 	ballots := make([]ballot, rnd.IntN(3))
 	for i := range ballots {
-		ballots[i] = everywhere().voter(i, s.vocab.roles[rnd.IntN(len(s.vocab.roles))])
+		ballots[i] = everywhere().voter(i, s.vocab.Roles[rnd.IntN(len(s.vocab.Roles))])
 	}
 	facts := s.facts(access.Principal{}, ballots, false)
 	whole := c.contextOf(allAttributes)
 	whole["approval"] = facts
 	req := c.req
 	req.Context = types.NewRecord(whole)
-	if err := s.vocab.check.Request(req); err != nil {
+	if err := s.vocab.Check.Request(req); err != nil {
 		t.Fatalf("the request does not fit the schema: %v", err)
 	}
 	decision, diag := cedar.Authorize(candidates(s.policies), c.entities, req)

@@ -15,8 +15,11 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/call/policy/finding"
+	"palyra/internal/call/policy/internal/check"
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/call/policy/internal/names"
+	"palyra/internal/call/policy/internal/vocabulary"
 	"palyra/internal/core/access"
 	"palyra/internal/core/canonical"
 )
@@ -78,14 +81,20 @@ func build(cfg Config, defaults []Source) (*Set, []finding.Finding) {
 	order := map[string]int{}
 	findings := checkConfig(cfg)
 	roles := allRoles(cfg.Roles)
-	vocab, err := buildVocabulary(cfg.Tools, roles, waitingTools(cfg.Sources, cfg.Tools))
+	texts := make([]string, len(cfg.Sources))
+	for i, s := range cfg.Sources {
+		texts[i] = s.Text
+	}
+	vocab, err := vocabulary.Build(factTypes(), cfg.Tools, roles, check.WaitingTools(texts, cfg.Tools))
 	if err != nil {
 		return nil, append(findings, configError("%s", err))
 	}
 	s := newSet(cfg, vocab, newTally(roles))
 	findings = append(findings, s.parseAll(cfg, defaults, order)...)
-	findings = append(findings, s.checkPolicies()...)
-	for _, o := range vocab.opaque {
+	findings = append(findings, check.Policies(check.Set{
+		Vocabulary: vocab, Entities: s.dir, Tools: cfg.Tools, Texts: factTexts(roles), NoApproval: s.noApproval,
+	}, candidates(s.policies).parsed())...)
+	for _, o := range vocab.Opaque {
 		findings = append(findings, finding.Finding{Severity: finding.SeverityWarning, Code: finding.CodeOpaque,
 			Message: "tool " + o.Tool + ", argument " + o.Path + ": " + o.Why})
 	}
@@ -103,15 +112,25 @@ func build(cfg Config, defaults []Source) (*Set, []finding.Finding) {
 }
 
 // newSet creates a set without policies.
-func newSet(cfg Config, vocab *vocabulary, tally *tally) *Set {
+func newSet(cfg Config, vocab *vocabulary.Vocabulary, tally *tally) *Set {
 	s := &Set{
-		config: cfg, vocab: vocab, dir: buildDirectory(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
+		config: cfg, vocab: vocab, dir: directoryOf(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
 		tally: tally, byID: make(map[cedar.PolicyID]*compiled),
 	}
 	s.independence = cfg.Controllers.Independence()
 	s.noApproval = s.facts(access.Principal{}, nil, false)
 	s.ideal = sync.OnceValue(func() types.Record { return s.everybody(everywhere()) })
 	return s
+}
+
+// directoryOf hydrates the entities of a configuration.
+func directoryOf(cfg Config, v *vocabulary.Vocabulary) *entities.Directory {
+	s := cfg.Snapshot
+	return entities.Build(entities.Source{
+		Vocabulary: v, Tools: cfg.Tools, Members: cfg.Members, Workspaces: cfg.Workspaces,
+		AllowedTools: s.AllowedTools, AllowedPrincipals: s.AllowedPrincipals, ForbiddenPrincipals: s.ForbiddenPrincipals,
+		AllowedChannels: s.AllowedChannels, ActiveSkills: s.ActiveSkills,
+	})
 }
 
 func configError(format string, args ...any) finding.Finding {
@@ -213,13 +232,13 @@ func keysOf[V any](m map[string]V) []string {
 // seal computes version and snapshot.
 func (s *Set) seal(cfg Config) error {
 	s.version = versionOf(s.policies)
-	entities, err := canonical.Marshal(ordered(s.dir.entities))
+	entities, err := canonical.Marshal(ordered(s.dir.Entities))
 	if err != nil {
 		return err
 	}
 	doc := snapshotDocument{
 		Format: snapshotFormat, Settings: s.settings, PolicyVersion: s.version,
-		SchemaDigest: s.vocab.digest, Schema: string(s.vocab.text),
+		SchemaDigest: s.vocab.Digest, Schema: string(s.vocab.Text),
 		Policies: make([]snapshotPolicy, 0, len(s.policies)),
 		Tools:    make([]snapshotTool, 0, len(cfg.Tools)), Entities: entities,
 		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence, Controllers: cfg.Controllers,
@@ -280,68 +299,13 @@ func versionOf(policies []*compiled) string {
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
 }
 
-// contextReads returns the context attributes that a policy's conditions read: all of them if a
-// condition reads the context as a whole.
-func contextReads(c *expr.Policy) attributes {
-	var out attributes
-	for _, cond := range c.Conditions() {
-		cond.Body.Walk(func(t *expr.Tree) bool {
-			if has, ok := t.Node.(expr.NodeHas); ok && isContext(t.Kids[0]) {
-				out |= attributeOfName(has.Value)
-				return false
-			}
-			switch chain := t.Chain(); {
-			case len(chain) == 0 || chain[0] != "context":
-				return true
-			case len(chain) == 1:
-				out = allAttributes
-			default:
-				out |= attributeOfName(types.String(chain[1]))
-			}
-			return false
-		})
-	}
-	return out
-}
-
-func isContext(t *expr.Tree) bool {
-	v, ok := t.Node.(expr.NodeVariable)
-	return ok && v.Name == "context"
-}
-
-// pastReads returns the union over the given policies.
-func pastReads(policies []*compiled) PastReads {
-	var r PastReads
-	for _, p := range policies {
-		if p.reads&(attrSession|attrNow) == 0 {
-			continue
-		}
-		for _, cond := range p.Conditions() {
-			cond.Body.Walk(func(t *expr.Tree) bool {
-				chain := t.Chain()
-				if has, ok := t.Node.(expr.NodeHas); ok {
-					chain = append(t.Kids[0].Chain(), string(has.Value))
-				}
-				r.add(chain)
-				return len(chain) == 0 || chain[0] != "context"
-			})
+// allRoles returns the built-in roles and the declared ones, without duplicates.
+func allRoles(declared []access.Role) []access.Role {
+	roles := slices.Clone(access.BuiltinRoles)
+	for _, r := range declared {
+		if !slices.Contains(roles, r) {
+			roles = append(roles, r)
 		}
 	}
-	return r
-}
-
-// add adds one place that is read, such as "context.session.tainted". The context or the
-// session as a whole adds all its facts.
-func (r *PastReads) add(chain []string) {
-	if len(chain) == 0 || chain[0] != "context" {
-		return
-	}
-	whole := len(chain) == 1
-	r.Now = r.Now || whole || chain[1] == "now"
-	for _, p := range contextFacts[attrSession.index()].parts {
-		read := whole || chain[1] == "session" && (len(chain) == 2 || chain[2] == string(p.name))
-		if read && !slices.Contains(r.session, p.Fact) {
-			r.session = append(r.session, p.Fact)
-		}
-	}
+	return roles
 }

@@ -105,7 +105,7 @@ func (s *Set) fewestVoters(c *call, base []ballot) (moreVoters, bool) {
 		}
 	}
 	for n := 1; n <= maxMoreOfARole; n++ {
-		for _, r := range s.vocab.roles {
+		for _, r := range s.vocab.Roles {
 			if h := (moreVoters{n, r}); s.helps(c, base, h) {
 				return h, true
 			}

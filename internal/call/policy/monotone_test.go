@@ -9,6 +9,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/call/policy/finding"
+	"palyra/internal/call/policy/internal/check"
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/core/access"
 	"palyra/internal/core/provenance"
@@ -112,7 +113,7 @@ func tryMonotone(t *testing.T, s *Set, w writer) (refused, broken bool) {
 		t.Fatalf("%s: %v", text, found)
 	}
 	p := compile(policies[0])
-	refused = finding.HasErrors(checkMonotone(p.Policy))
+	refused = finding.HasErrors(check.Monotone(p.Policy))
 	for range 20 {
 		is := w.history().Controllers().Independence()
 		requester := access.User(fmt.Sprint("u", w.r.IntN(4)))

@@ -15,7 +15,8 @@
 //
 // The packages explain, lint and policytests read a View of a set: policies, entities and a
 // call as Cedar receives it. A View can try a call under another set, but it returns no Verdict
-// and no Set for an engine. An auditor of decisions therefore reads only this package. Only two
+// and no Set for an engine. policy/internal/check finds mistakes in policies when a set loads. An
+// auditor of decisions reads only the files that docs/design/decision-path.md lists. Only two
 // files of policy/internal import cedar-go's unstable packages.
 package policy
 

@@ -52,7 +52,7 @@ func (r reach) voter(n int, roles ...access.Role) ballot {
 func (s *Set) everybody(r reach) types.Record {
 	var ballots []ballot
 	for i := range 10 {
-		ballots = append(ballots, r.voter(i, s.vocab.roles...))
+		ballots = append(ballots, r.voter(i, s.vocab.Roles...))
 	}
 	return s.facts(access.Principal{}, ballots, false)
 }

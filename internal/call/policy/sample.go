@@ -29,7 +29,7 @@ func (s *Set) checkSamples() []finding.Finding {
 		}
 	}
 	stranger := access.User("stranger-that-is-no-member")
-	if _, taken := s.dir.members[stranger]; !taken && s.permitsStranger(stranger) {
+	if _, taken := s.dir.Members[stranger]; !taken && s.permitsStranger(stranger) {
 		add("the set would permit API access without membership")
 	}
 	for _, who := range []access.Principal{access.Agent("sample"), access.Agent("sample-2")} {
@@ -37,7 +37,7 @@ func (s *Set) checkSamples() []finding.Finding {
 			add("the set would let %s decide an approval", who)
 		}
 	}
-	for p := range s.dir.members {
+	for p := range s.dir.Members {
 		if p.Kind != access.KindUser && s.mayDecide(decider(p, access.SurfaceCLI, true), access.Principal{}, expr.SeverityLow) {
 			add("the set would let %s decide an approval", p)
 		}
@@ -56,7 +56,7 @@ func (s *Set) checkSamples() []finding.Finding {
 func (s *Set) sampleCallers() []access.Principal {
 	out := []access.Principal{access.Agent("stranger-that-is-no-member")}
 	seen := map[access.Kind]bool{}
-	for p, m := range s.dir.members {
+	for p, m := range s.dir.Members {
 		if !m.Disabled && !seen[p.Kind] {
 			seen[p.Kind] = true
 			out = append(out, p)
@@ -73,7 +73,7 @@ func (s *Set) permitsUnknownTool(who access.Principal) bool {
 			Capabilities: capabilities,
 			Args:         json.RawMessage(`{}`),
 			Time:         time.Unix(0, 0),
-		}, s.vocab.args[names.UnknownTool])
+		}, s.vocab.Args[names.UnknownTool])
 		if refused != nil {
 			continue
 		}

@@ -11,7 +11,9 @@ import (
 
 	"palyra/internal/call/policy/finding"
 	"palyra/internal/call/policy/internal/args"
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/call/policy/internal/expr"
+	"palyra/internal/call/policy/internal/vocabulary"
 	"palyra/internal/core/access"
 	"palyra/internal/core/provenance"
 )
@@ -27,8 +29,8 @@ type Set struct {
 	config   Config
 	policies []*compiled
 	byID     map[cedar.PolicyID]*compiled
-	vocab    *vocabulary
-	dir      *directory
+	vocab    *vocabulary.Vocabulary
+	dir      *entities.Directory
 	// deciders are the users who answer approvals; see findSole.
 	deciders []access.Member
 	index    *index
@@ -67,10 +69,10 @@ func (s *Set) Version() string { return s.version }
 func (s *Set) MadeOf(cfg Config) bool { return reflect.DeepEqual(s.config, cfg) }
 
 // SchemaDigest returns the digest of the Cedar schema.
-func (s *Set) SchemaDigest() string { return s.vocab.digest }
+func (s *Set) SchemaDigest() string { return s.vocab.Digest }
 
 // Schema returns the Cedar schema that policies are validated against.
-func (s *Set) Schema() string { return string(s.vocab.text) }
+func (s *Set) Schema() string { return string(s.vocab.Text) }
 
 // SnapshotDigest returns the digest of SnapshotJSON.
 func (s *Set) SnapshotDigest() string { return s.snapshotDigest }
@@ -102,23 +104,11 @@ type compiled struct {
 	votes bool
 	// reads are the context attributes that the conditions read.
 	reads attributes
+	// unread are the facts that the policy must read to cover a call that has them, but does not.
+	unread []*Fact
 	// wants is the text of the conjuncts that contain context.approval.
 	wants       string
 	determining Determining
-}
-
-func compile(p *expr.Policy) *compiled {
-	c := &compiled{Policy: p, reads: contextReads(p)}
-	c.approval = p.Mentions("context", "approval")
-	c.votes = c.approval && p.Mentions("context", "approval", "votes")
-	if c.approval {
-		c.wants = p.ConditionText(expr.ReadsApproval)
-	}
-	c.determining = Determining{
-		ID: p.ID, File: p.Source.Name, Line: p.Line, Effect: expr.EffectWord(p.Permits()), Condition: p.ConditionText(nil),
-		Reason: p.Notes.Reason, Remedy: p.Notes.Remedy, Severity: p.Notes.Severity, AskReason: p.Notes.AskReason,
-	}
-	return c
 }
 
 // outcome is the result of one run of Cedar.
@@ -131,8 +121,8 @@ type outcome struct {
 
 // run evaluates one request, which fits the schema, over its candidates. Any error denies:
 // Cedar skips a policy with an error, so a forbid with an error would fail open.
-func (s *Set) run(found candidates, entities types.EntityGetter, req cedar.Request) outcome {
-	decision, diag := cedar.Authorize(found, entities, req)
+func (s *Set) run(found candidates, known types.EntityGetter, req cedar.Request) outcome {
+	decision, diag := cedar.Authorize(found, known, req)
 	return s.judge(decision, diag)
 }
 
@@ -187,7 +177,7 @@ type call struct {
 	rest  types.String
 	// misfit describes how the request violates the schema, which denies; "" if it fits.
 	misfit   string
-	entities *overlay
+	entities *entities.Overlay
 	// has are the attributes that the context may have.
 	has   attributes
 	found candidates

@@ -9,8 +9,8 @@ import (
 
 	"palyra/internal/call/policy/finding"
 	"palyra/internal/call/policy/internal/args"
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/call/policy/internal/expr"
-	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/core/access"
 )
 
@@ -55,29 +55,29 @@ func (c candidates) parsed() []*expr.Policy {
 
 // InScope reports whether a scope clause matches an entity.
 func (v View) InScope(uid types.EntityUID, scope expr.ScopeNode) bool {
-	return v.set.dir.inScope(uid, scope)
+	return v.set.dir.InScope(uid, scope)
 }
 
 // Above returns all groups that contain an entity, in no particular order.
-func (v View) Above(uid types.EntityUID) []types.EntityUID { return v.set.dir.ancestors[uid] }
+func (v View) Above(uid types.EntityUID) []types.EntityUID { return v.set.dir.Ancestors[uid] }
 
 // Entities lists the entities of a type, by name.
 func (v View) Entities(t types.EntityType) []types.EntityUID {
 	var out []types.EntityUID
-	for uid := range v.set.dir.entities {
+	for uid := range v.set.dir.Entities {
 		if uid.Type == t {
 			out = append(out, uid)
 		}
 	}
-	slices.SortFunc(out, compareUID)
+	slices.SortFunc(out, entities.Compare)
 	return out
 }
 
 // Roles returns the built-in roles and the declared ones.
-func (v View) Roles() []access.Role { return v.set.vocab.roles }
+func (v View) Roles() []access.Role { return v.set.vocab.Roles }
 
 // Arguments returns the form of a tool's input, nil for a tool that is not pinned.
-func (v View) Arguments(tool string) *args.Type { return v.set.vocab.args[tool] }
+func (v View) Arguments(tool string) *args.Type { return v.set.vocab.Args[tool] }
 
 // Voting returns the surfaces for votes, and whether presence can be proven.
 func (v View) Voting() (on []access.Surface, present bool) {
@@ -115,12 +115,12 @@ func (v View) Gate(r Request) (Call, bool) {
 	if v.set.skillGate(&r) == nil {
 		return Call{}, false
 	}
-	req, entities, misfit := v.set.accessRequest(skillRequest(r.Caller, r.SkillID))
+	req, known, misfit := v.set.accessRequest(skillRequest(r.Caller, r.SkillID))
 	if misfit != "" {
 		return Call{}, false
 	}
 	return Call{Env: expr.Env{
-		Entities: entities, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: req.Context,
+		Entities: known, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: req.Context,
 	}, Policies: v.set.inScope(req).parsed()}, true
 }
 
@@ -219,7 +219,7 @@ func (s *Set) NobodyPresent(proving []access.Principal) (problem, remedy string)
 			asking = append(asking, p.ID)
 		}
 	}
-	if len(asking) == 0 || slices.ContainsFunc(s.dir.voters, func(m access.Member) bool {
+	if len(asking) == 0 || slices.ContainsFunc(s.dir.Voters, func(m access.Member) bool {
 		return slices.Contains(proving, m.Principal) && s.decidesByPolicy(m.Principal)
 	}) {
 		return "", ""
@@ -234,12 +234,12 @@ func (s *Set) NobodyPresent(proving []access.Principal) (problem, remedy string)
 // decide by the operator's policies count as well. A user with another possible approver is
 // therefore never sole.
 func (s *Set) findSole() {
-	for _, m := range s.dir.voters {
+	for _, m := range s.dir.Voters {
 		if m.Decides() {
 			s.deciders = append(s.deciders, m)
 		}
 	}
-	for _, m := range s.dir.voters {
+	for _, m := range s.dir.Voters {
 		if len(s.deciders) < 2 && !m.Decides() && s.decidesByPolicy(m.Principal) {
 			s.deciders = append(s.deciders, m)
 		}
@@ -247,12 +247,7 @@ func (s *Set) findSole() {
 	if len(s.deciders) != 1 {
 		return
 	}
-	uid := names.UID(s.deciders[0].Principal)
-	e := s.dir.entities[uid]
-	attributes := e.Attributes.Map()
-	attributes["sole"] = types.True
-	e.Attributes = types.NewRecord(attributes)
-	s.dir.entities[uid] = e
+	s.dir.MarkSole(s.deciders[0].Principal)
 }
 
 func (s *Set) decidesByPolicy(user access.Principal) bool {

@@ -1,5 +1,3 @@
-// Package args converts the arguments of a tool to Cedar. It derives a type from the tool's
-// JSON Schema, and converts arguments to values of that type.
 package args
 
 import (
@@ -8,39 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cedar-policy/cedar-go/types"
+
 	"palyra/internal/call/policy/internal/schema"
 	"palyra/internal/core/tool"
 )
-
-// Kind is the Cedar form of a position in a tool's input.
-type Kind int
-
-// The kinds.
-const (
-	KindOpaque Kind = iota // a String: the canonical JSON of the value
-	KindString
-	KindLong
-	KindBool
-	KindSet
-	KindRecord
-)
-
-// Type defines how the JSON at one position of a tool's input becomes a Cedar value.
-type Type struct {
-	Kind Kind
-	// Choices are the allowed texts of a string, nil for any.
-	Choices []string
-	// elem is the type of a set's elements.
-	elem *Type
-	// Fields are the declared properties of a record.
-	Fields map[string]Field
-}
-
-// Field is a property of a record.
-type Field struct {
-	Typ      *Type
-	Required bool
-}
 
 // Opaque is a position in a tool's input that policies can read only as text or, if Path ends
 // in "/*", only through context.args_rest.
@@ -265,3 +235,5 @@ func (t *Type) SchemaRecord() schema.Record {
 	}
 	return out
 }
+
+func cedarString[T ~string](s T) types.String { return types.String(s) }

@@ -14,8 +14,6 @@ import (
 	"palyra/internal/core/canonical"
 )
 
-func cedarString[T ~string](s T) types.String { return types.String(s) }
-
 // pointer is a path into the arguments, converted to text only when needed.
 type pointer struct {
 	up   *pointer

@@ -11,17 +11,6 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// annotations are the annotations of a policy for people.
-type annotations struct {
-	Reason, Remedy string
-	Severity       string
-	// Timeout is 0 if not set.
-	Timeout time.Duration
-	Waives  string
-	// AskReason is the question for the requester before approvers are asked.
-	AskReason string
-}
-
 var annotationNames = []string{"id", "ask_reason", "reason", "remedy", "severity", "timeout", "waives"}
 
 var idForm = lazyregexp.New(`^[a-z0-9][a-z0-9._/-]{0,127}$`)
@@ -142,14 +131,3 @@ const (
 	MinTimeout = 30 * time.Second
 	MaxTimeout = 24 * time.Hour
 )
-
-// The severities of an ask, in ascending order.
-const (
-	SeverityLow      = "low"
-	SeverityMedium   = "medium"
-	SeverityHigh     = "high"
-	SeverityCritical = "critical"
-)
-
-// Severities lists all severities, the lowest first.
-var Severities = []string{SeverityLow, SeverityMedium, SeverityHigh, SeverityCritical}

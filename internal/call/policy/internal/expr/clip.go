@@ -23,17 +23,3 @@ func Clip(text string) string {
 
 // ClipText bounds a text in bytes.
 func ClipText(s string) string { return text.Ellipsis(s, 400) }
-
-// nesting is 1 for an opening bracket, -1 for a closing one, else 0.
-func nesting(t Token) int {
-	if t.Kind != tokPunct {
-		return 0
-	}
-	switch t.Text {
-	case "(", "{", "[":
-		return 1
-	case ")", "}", "]":
-		return -1
-	}
-	return 0
-}

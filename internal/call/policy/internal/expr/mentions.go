@@ -3,7 +3,6 @@ package expr
 import (
 	"slices"
 
-	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 )
 
@@ -24,12 +23,11 @@ func (c *Policy) anywhere(is func(*Tree) bool) bool {
 	return found
 }
 
-// Permits reports whether the policy is a permit.
-func (c *Policy) Permits() bool { return c.Cedar.Effect() == cedar.Permit }
-
-// IsKey is the key of a scope that names a type. No entity has this id, because strings of the
-// language contain no NUL.
-func IsKey(t types.EntityType) types.EntityUID { return types.NewEntityUID(t, "\x00is") }
-
-// AnyEntity is the key of a scope that names nothing.
-var AnyEntity = types.EntityUID{}
+// ReadsText reports whether a condition reads a place and a condition contains the text, such
+// as in a comparison of the two.
+func (c *Policy) ReadsText(text string, place ...string) bool {
+	return c.Mentions(place...) && c.anywhere(func(t *Tree) bool {
+		v, ok := t.Node.(NodeValue)
+		return ok && v.Value.Equal(types.String(text))
+	})
+}

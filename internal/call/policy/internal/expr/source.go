@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/cedar-policy/cedar-go"
-	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/call/policy/finding"
 	"palyra/internal/core/lazyregexp"
@@ -46,28 +45,6 @@ func (s *Source) Finding(sev finding.Severity, code string, line, column int, fo
 		Severity: sev, Code: code, File: s.Name, Line: line, Column: column,
 		Message: fmt.Sprintf(format, args...), SourceLine: s.line(line),
 	}
-}
-
-// Policy is one policy with its text and positions.
-type Policy struct {
-	ID     string
-	Source *Source
-	// Tokens are the tokens of the policy, from its first annotation to its ';'; nil once
-	// findings are not needed any more.
-	Tokens []Token
-	// Head is the word permit or forbid.
-	Head Token
-	Text string
-	Line int
-	// Offset is where text begins in the source, in bytes.
-	Offset int
-	Cedar  *cedar.Policy
-	AST    *AST
-	Notes  annotations
-	// Builtin marks the embedded defaults.
-	Builtin bool
-	// laid are the conditions with their positions; see Conditions.
-	laid []Condition
 }
 
 // At creates a finding at one of the policy's tokens.
@@ -259,13 +236,4 @@ func syntaxText(detail string) string {
 	default:
 		return detail
 	}
-}
-
-// ReadsText reports whether a condition reads a place and a condition contains the text, such
-// as in a comparison of the two.
-func (c *Policy) ReadsText(text string, place ...string) bool {
-	return c.Mentions(place...) && c.anywhere(func(t *Tree) bool {
-		v, ok := t.Node.(NodeValue)
-		return ok && v.Value.Equal(types.String(text))
-	})
 }

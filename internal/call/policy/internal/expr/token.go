@@ -189,3 +189,17 @@ func identByte(b byte, first bool) bool {
 		return !first && b >= '0' && b <= '9'
 	}
 }
+
+// nesting is 1 for an opening bracket, -1 for a closing one, else 0.
+func nesting(t Token) int {
+	if t.Kind != tokPunct {
+		return 0
+	}
+	switch t.Text {
+	case "(", "{", "[":
+		return 1
+	case ")", "}", "]":
+		return -1
+	}
+	return 0
+}

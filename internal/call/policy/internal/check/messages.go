@@ -1,9 +1,80 @@
-package policy
+package check
 
 import (
 	"crypto/sha256"
+	"errors"
+	"slices"
+	"strings"
 	"sync"
+
+	"palyra/internal/call/policy/internal/names"
+	"palyra/internal/core/text"
 )
+
+func messagesOf(err error) []string {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return []string{err.Error()}
+	}
+	var out []string
+	for _, e := range joined.Unwrap() {
+		out = append(out, messagesOf(e)...)
+	}
+	return out
+}
+
+// message is one kind of error, with the actions for which it was raised.
+type message struct {
+	text    string
+	raw     string
+	actions []string
+}
+
+// mergeActions joins messages that differ only in the action they name.
+func mergeActions(raw []string) []message {
+	var out []message
+	for _, text := range raw {
+		plain, action := cutAction(text)
+		i := slices.IndexFunc(out, func(m message) bool { return m.text == plain })
+		if i < 0 {
+			out = append(out, message{text: plain, raw: text})
+			i = len(out) - 1
+		}
+		if action != "" && action != names.ToolPrefix+names.UnknownTool && !slices.Contains(out[i].actions, action) {
+			out[i].actions = append(out[i].actions, action)
+		}
+	}
+	for i := range out {
+		slices.Sort(out[i].actions)
+	}
+	return out
+}
+
+// cutAction removes ` in context for Action::"name"` from a message.
+func cutAction(text string) (plain, action string) {
+	const mark = ` for Action::"`
+	before, after, ok := strings.Cut(text, mark)
+	if !ok {
+		return text, ""
+	}
+	name, rest, ok := strings.Cut(after, `"`)
+	if !ok {
+		return text, ""
+	}
+	return before + rest, name
+}
+
+// forActions describes briefly the actions that a finding applies to.
+func forActions(actions []string) string {
+	switch len(actions) {
+	case 0:
+		return ""
+	case 1, 2, 3:
+		return " for " + strings.Join(actions, ", ")
+	default:
+		return " for " + strings.Join(actions[:2], ", ") + " and " + text.Plural(len(actions)-2, "more action")
+	}
+}
 
 // verdicts caches the validator's messages for a policy under a schema. They depend on nothing
 // else, and computing them is most of the work of a build. A build happens at each change of a

@@ -1,43 +1,16 @@
 package policy
 
 import (
-	_ "embed"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 
-	"palyra/internal/call/policy/internal/args"
-	"palyra/internal/call/policy/internal/expr"
+	"palyra/internal/call/policy/internal/check"
 	"palyra/internal/call/policy/internal/names"
-	"palyra/internal/call/policy/internal/schema"
 	"palyra/internal/core/access"
-	"palyra/internal/core/canonical"
-	"palyra/internal/core/tool"
 )
-
-//go:embed vocabulary.cedarschema
-var vocabularyText []byte
-
-// vocabulary is the schema of one installation: the fixed part, one action per pinned tool and
-// one count per role.
-type vocabulary struct {
-	schema *schema.Resolved
-	// text is the schema in Cedar's own form, digest its SHA-256.
-	text   []byte
-	digest string
-	check  *schema.Validator
-	// args are the types of each tool's input, by tool name.
-	args   map[string]*args.Type
-	opaque []args.Opaque
-	roles  []access.Role
-	// waiting are missing tools with a declared action.
-	waiting []string
-	// narrowed holds a validator per action scope (see forScope).
-	narrowed map[string]*schema.Validator
-}
 
 // factTypes declares the context of calls, commits and injections, and its record types, from
 // the table of facts.
@@ -70,100 +43,20 @@ func factTypes() string {
 	return b.String()
 }
 
-func buildVocabulary(tools []tool.Descriptor, roles []access.Role, waiting []string) (*vocabulary, error) {
-	fixed, err := schema.Parse("vocabulary.cedarschema", append(slices.Clip(vocabularyText), factTypes()...))
-	if err != nil {
-		return nil, fmt.Errorf("the built-in vocabulary: %w", err)
-	}
-	v := &vocabulary{args: make(map[string]*args.Type, len(tools)), roles: roles, waiting: waiting, narrowed: make(map[string]*schema.Validator)}
-	counts := make(schema.Record, len(roles))
-	for _, r := range roles {
-		counts[types.String(r)] = schema.Attribute{Type: schema.Long{}}
-	}
-	schema.AddRecordType(fixed, "ByRole", counts)
-	common := schema.CommonRecord(fixed, "CallContext")
-	for _, d := range tools {
-		args, opaque, err := args.TypeOf(d)
-		if err != nil {
-			return nil, err
-		}
-		v.args[d.Name] = args
-		v.opaque = append(v.opaque, opaque...)
-		schema.AddToolAction(fixed, types.String(names.ToolPrefix+d.Name), common, args.SchemaRecord())
-	}
-	for _, name := range waiting {
-		schema.AddToolAction(fixed, types.String(names.ToolPrefix+name), common, schema.Record{})
-	}
-	v.args[names.UnknownTool] = &args.Type{Kind: args.KindRecord}
-	schema.AddToolAction(fixed, names.ToolPrefix+names.UnknownTool, common, schema.Record{})
-	v.schema, v.text, err = schema.Resolve(fixed)
-	if err != nil {
-		return nil, fmt.Errorf("building the Cedar schema: %w", err)
-	}
-	v.digest = canonical.Digest(v.text)
-	v.check = schema.NewValidator(v.schema)
-	return v, nil
-}
-
-// allRoles returns the built-in roles and the declared ones, without duplicates.
-func allRoles(declared []access.Role) []access.Role {
-	roles := slices.Clone(access.BuiltinRoles)
-	for _, r := range declared {
-		if !slices.Contains(roles, r) {
-			roles = append(roles, r)
+// factTexts returns the facts that can equal or contain only certain texts, by name. The texts
+// in votes are roles and surfaces: a vote with a misspelt role never exists.
+func factTexts(roles []access.Role) map[string]check.Texts {
+	out := make(map[string]check.Texts)
+	for _, f := range facts {
+		if f.Values != nil {
+			out[f.Name] = check.Texts{Values: f.Values, Set: strings.HasPrefix(f.Type, "Set<")}
 		}
 	}
-	return roles
-}
-
-// forScope returns a validator that checks conditions only for the actions that the scope can
-// match. Validation time grows with the number of actions in the schema, and most policies name
-// one.
-func (v *vocabulary) forScope(scope expr.ScopeNode) *schema.Validator {
-	key, wanted := expr.ScopeActions(scope)
-	if wanted == nil {
-		return v.check
+	votes := []string{names.AnyRole}
+	for _, role := range roles {
+		votes = append(votes, string(role))
 	}
-	if cached, ok := v.narrowed[key]; ok {
-		return cached
-	}
-	narrow := *v.schema
-	narrow.Actions = maps.Clone(v.schema.Actions)
-	for uid, action := range narrow.Actions {
-		if !v.actionMatches(uid, wanted) {
-			action.AppliesTo = nil
-			narrow.Actions[uid] = action
-		}
-	}
-	out := schema.NewValidator(&narrow)
-	v.narrowed[key] = out
-	return out
-}
-
-// actionMatches reports whether an action is among the wanted ones or a member of one. Groups
-// are not nested.
-func (v *vocabulary) actionMatches(uid types.EntityUID, wanted []types.EntityUID) bool {
-	if slices.Contains(wanted, uid) {
-		return true
-	}
-	for parent := range v.schema.Actions[uid].Entity.Parents.All() {
-		if slices.Contains(wanted, parent) {
-			return true
-		}
-	}
-	return false
-}
-
-// actionNames lists the actions by name, sorted, without the placeholder for unknown tools.
-func (v *vocabulary) actionNames() []string {
-	var out []string
-	for uid := range v.schema.Actions {
-		name := string(uid.ID)
-		if tool, _ := strings.CutPrefix(name, names.ToolPrefix); tool != names.UnknownTool && !slices.Contains(v.waiting, tool) {
-			out = append(out, name)
-		}
-	}
-	slices.Sort(out)
+	out["approval.votes"] = check.Texts{Values: append(votes, surfaceNames()...), Set: true}
 	return out
 }
 

@@ -1,4 +1,4 @@
-package policy
+package check
 
 import (
 	"github.com/cedar-policy/cedar-go/types"
@@ -48,10 +48,10 @@ var factTrends = map[string]trend{
 	"standing": falling, "age_seconds": falling,
 }
 
-// checkMonotone finds conditions under which a stronger approval could revoke the effect of a
+// Monotone finds conditions under which a stronger approval could revoke the effect of a
 // weaker one. Evaluate tests whether the strongest approval would suffice, which is correct
 // only if a stronger approval never hurts.
-func checkMonotone(c *expr.Policy) []finding.Finding {
+func Monotone(c *expr.Policy) []finding.Finding {
 	var findings []finding.Finding
 	for _, cond := range c.Conditions() {
 		want := rising
