@@ -23,8 +23,8 @@ const (
 	pathDocument = "docs/design/decision-path.md"
 	// maxPathLines bounds the whole files, and maxPathFunctions the functions and variables that are
 	// reached in them. The goal for the files is 9,000.
-	maxPathLines     = 11_310
-	maxPathFunctions = 5_820
+	maxPathLines     = 11_170
+	maxPathFunctions = 5_810
 	maxPathFile      = 300
 )
 

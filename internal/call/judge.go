@@ -69,5 +69,5 @@ func (j Judge) MayGrantBroad(_ context.Context, caller access.Caller) error {
 }
 
 func (j Judge) authorize(r policy.AccessRequest) error {
-	return j.Evaluator.Current().Permit(r)
+	return j.Evaluator.Current().Access().Permit(r)
 }

@@ -384,7 +384,7 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 	}
 	g.mcpLogins = oauth.New(oauth.Config{
 		May: func(by access.Caller, p access.Permission) error {
-			return g.engine.Current().Permit(policy.AccessRequest{Caller: by, Permission: p})
+			return g.engine.Current().Access().Permit(policy.AccessRequest{Caller: by, Permission: p})
 		},
 		Journal: func(ctx context.Context, e event.Draft) error {
 			_, err := g.journal.Append(ctx, e)
@@ -676,7 +676,7 @@ func openMetrics(_ context.Context, g *gateway, _ Options) (err error) {
 func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller) []tool.Descriptor {
 	return func(caller access.Caller) []tool.Descriptor {
 		listed := make(map[string]bool)
-		for _, entry := range engine.Current().Catalog(caller) {
+		for _, entry := range engine.Current().Catalog().Tools(caller) {
 			listed[entry.Tool] = true
 		}
 		return slices.DeleteFunc(router.Descriptors(), func(d tool.Descriptor) bool {
@@ -691,6 +691,6 @@ func catalog(engine *policy.Engine, router *dispatch.Router) func(access.Caller)
 func offered(engine *policy.Engine, router *dispatch.Router) func(access.Caller, string) (tool.Descriptor, bool) {
 	return func(caller access.Caller, name string) (tool.Descriptor, bool) {
 		d, ok := router.Descriptor(name)
-		return d, ok && d.Executor != tool.External && name != changesets.UndoTool && engine.Current().Lists(caller, name)
+		return d, ok && d.Executor != tool.External && name != changesets.UndoTool && engine.Current().Catalog().Lists(caller, name)
 	}
 }

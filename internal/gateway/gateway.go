@@ -137,7 +137,7 @@ func notices(g *gateway) []string {
 	}
 	// Policies are not loaded before the start.
 	if set := g.engine.Current(); set != nil {
-		if problem, remedy := set.NobodyPresent(append(identity.Proving(g.identity.Directory.Devices()), g.passkeys.Proving()...)); problem != "" {
+		if problem, remedy := set.View().NobodyPresent(append(identity.Proving(g.identity.Directory.Devices()), g.passkeys.Proving()...)); problem != "" {
 			list = append(list, problem+". "+remedy)
 		}
 	}
@@ -292,7 +292,7 @@ func openNotify(_ context.Context, g *gateway, _ Options) error {
 // permit asks policy for a permission of the API.
 func permit(g *gateway) func(access.Caller, access.Permission) error {
 	return func(c access.Caller, p access.Permission) error {
-		return g.engine.Current().Permit(policy.AccessRequest{Caller: c, Permission: p})
+		return g.engine.Current().Access().Permit(policy.AccessRequest{Caller: c, Permission: p})
 	}
 }
 

@@ -138,7 +138,7 @@ func TestCollectedMemberIsInThePolicies(t *testing.T) {
 	}
 	add(identity.Daemon(), "local", access.RoleOwner, csr(t))
 	add(local.Principal, "eve", access.RoleAuditor, request)
-	if g.engine.Current().LetsIn(eve) {
+	if g.engine.Current().Access().LetsIn(eve) {
 		t.Fatal("the policies include the member before they were rebuilt: this test shows nothing")
 	}
 	m := memberAdmin(g)
@@ -146,7 +146,7 @@ func TestCollectedMemberIsInThePolicies(t *testing.T) {
 	if must.Do(t, err); !found {
 		t.Fatal("the credential is not found")
 	}
-	if !g.engine.Current().LetsIn(eve) {
+	if !g.engine.Current().Access().LetsIn(eve) {
 		t.Error("the policies do not include the member whose credential was collected")
 	}
 }

@@ -22,7 +22,7 @@ var voterPermissions = []access.Permission{access.PermDaemonStatus, access.PermA
 // that question. The caller must use a device of their own, and the gateway must admit the caller:
 // a principal that allowed_principals excludes stays excluded.
 func Ceiling(set *policy.Set, caller access.Caller, p access.Permission) bool {
-	if caller.Token != nil || !caller.Paired || caller.Principal.Kind != access.KindUser || !set.LetsIn(caller.Principal) {
+	if caller.Token != nil || !caller.Paired || caller.Principal.Kind != access.KindUser || !set.Access().LetsIn(caller.Principal) {
 		return false
 	}
 	owner := slices.Contains(caller.Roles, access.RoleOwner)

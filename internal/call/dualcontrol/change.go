@@ -189,5 +189,5 @@ func (g *Gate) checkRequester(by access.Caller, needs access.Permission) error {
 	if by.Roles = m.Roles; Ceiling(g.people.Engine.Current(), by, needs) {
 		return nil
 	}
-	return g.people.Engine.Current().Permit(policy.AccessRequest{Caller: by, Permission: needs})
+	return g.people.Engine.Current().Access().Permit(policy.AccessRequest{Caller: by, Permission: needs})
 }

@@ -90,7 +90,7 @@ type People struct {
 // with the certificate of a device that is not revoked.
 func (p People) active(user access.Principal, device string) (access.Member, error) {
 	m, ok := p.Members.Active(user)
-	if !ok || user.Kind != access.KindUser || !p.LiveDevice(device) || !p.Engine.Current().LetsIn(user) {
+	if !ok || user.Kind != access.KindUser || !p.LiveDevice(device) || !p.Engine.Current().Access().LetsIn(user) {
 		return m, reason.Errorf(reason.PermissionDenied, "%s may not answer: only users with a device of their own may", user)
 	}
 	return m, nil
@@ -107,7 +107,7 @@ func (p People) mayAdmit(rule Rule, r approval.Record, user access.Principal, de
 	if rule.Own && user == r.RequestedBy {
 		return p.checkNotSession(device)
 	}
-	return p.Engine.Current().Permit(policy.AccessRequest{
+	return p.Engine.Current().Access().Permit(policy.AccessRequest{
 		Caller:     access.Caller{Principal: user, OnBehalfOf: user, DeviceID: device, Paired: true},
 		Permission: rule.permission(),
 	})

@@ -55,7 +55,7 @@ func (p People) eligible(rule Rule) (list []access.Principal) {
 // first policies are in force.
 func (p People) admits(who access.Principal) bool {
 	set := p.Engine.Current()
-	return set == nil || set.LetsIn(who)
+	return set == nil || set.Access().LetsIn(who)
 }
 
 // ineligible lists the owners and admins who cannot answer. A single owner can disable the others,

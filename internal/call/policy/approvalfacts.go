@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"slices"
 	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
@@ -43,21 +42,6 @@ type tally struct {
 	votes map[voteKey]types.Value
 }
 
-func newTally(roles []access.Role) *tally {
-	t := &tally{roles: roles, votes: make(map[voteKey]types.Value)}
-	for _, role := range append([]access.Role{names.AnyRole}, roles...) {
-		for _, surface := range surfaces {
-			for _, proof := range proofsUnder(true, true) {
-				t.votes[voteKey{role, surface, proof[0], proof[1]}] = types.NewRecord(types.RecordMap{
-					"role": types.String(role), "surface": types.String(surface),
-					"paired": types.Boolean(proof[0]), "present": types.Boolean(proof[1]),
-				})
-			}
-		}
-	}
-	return t
-}
-
 // proofsUnder lists the proofs that a proof implies.
 func proofsUnder(paired, present bool) [][2]bool {
 	out := [][2]bool{{false, false}}
@@ -76,10 +60,6 @@ func proofsUnder(paired, present bool) [][2]bool {
 // facts counts users, never devices or sessions, and never two principals that one person could
 // vote for. A first approval only needs a voter other than the requester. Each role, and each
 // further approver, must be independent of the requester and of the others.
-func (s *Set) facts(requester access.Principal, ballots []ballot, standing bool) types.Record {
-	return s.tally.facts(s.independence, requester, ballots, standing)
-}
-
 func (t *tally) facts(is *provenance.Independence, requester access.Principal, ballots []ballot, standing bool) types.Record {
 	users := make([]access.Principal, 0, len(ballots))
 	holders := make(map[access.Role][]access.Principal)
@@ -124,33 +104,6 @@ func (t *tally) listed(b ballot) []types.Value {
 				}
 			}
 		}
-	}
-	return out
-}
-
-// ballots converts cast votes to counted ones. A vote counts only while its voter is an enabled
-// user who may decide this record on that surface. It counts only with the voter's current
-// roles: a role that the voter has lost since the vote does not count.
-func (s *Set) ballots(a Approval, requester access.Principal) []ballot {
-	var out []ballot
-	for _, v := range a.Votes {
-		m, ok := s.dir.Members[v.User]
-		if !ok || !m.CanVote() {
-			continue
-		}
-		if !s.electorate(requester, "").has(v.User, v.Surface) {
-			continue
-		}
-		b := ballot{
-			user: v.User, surfaces: []access.Surface{v.Surface}, paired: v.Paired, present: v.Present,
-			age: max(a.Now.Sub(v.At), 0),
-		}
-		for _, r := range v.Roles {
-			if m.Holds(r) && !slices.Contains(b.roles, r) {
-				b.roles = append(b.roles, r)
-			}
-		}
-		out = append(out, b)
 	}
 	return out
 }

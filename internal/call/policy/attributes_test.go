@@ -83,19 +83,19 @@ func FuzzMisfit(f *testing.F) {
 		if r.IntN(4) == 0 {
 			req.Commit = randomCommit(r)
 		}
-		c, refused := s.prepare(&req)
+		c, refused := s.evaluator.prepare(&req)
 		if refused != nil {
 			return
 		}
 		whole := c.contextOf(allAttributes)
-		whole["approval"] = s.noApproval
+		whole["approval"] = s.voting.noApproval
 		cedarRequest := c.req
 		cedarRequest.Context = types.NewRecord(whole)
-		err := s.vocab.Check.Request(cedarRequest)
+		err := s.rules.vocab.Check.Request(cedarRequest)
 		if (err == nil) != (c.misfit == "") {
 			t.Errorf("the validator says %v, the call %q: %s", err, c.misfit, req.Args)
 		}
-		if out := c.under(s.noApproval); c.misfit != "" && (out.allowed || len(out.errors) == 0) {
+		if out := c.under(s.voting.noApproval); c.misfit != "" && (out.allowed || len(out.errors) == 0) {
 			t.Errorf("a call that does not fit the schema is decided: %+v", out)
 		}
 	})
@@ -112,7 +112,7 @@ func TestAttributesAreThoseOfTheVocabulary(t *testing.T) {
 		t.Error("an attribute is of neither context")
 	}
 	for name, known := range map[types.String]attributes{names.ToolPrefix + "t0": callAttributes, names.CommitAction: commitAttributes, names.InjectAction: injectAttributes} {
-		declared := s.vocab.Schema.Actions[types.NewEntityUID(names.TypeAction, name)].AppliesTo.Context
+		declared := s.rules.vocab.Schema.Actions[types.NewEntityUID(names.TypeAction, name)].AppliesTo.Context
 		if len(declared) != known.size() {
 			t.Errorf("%s: the schema declares %d attributes, of %d we know", name, len(declared), known.size())
 		}

@@ -38,119 +38,48 @@ type AccessRequest struct {
 	Skill string
 }
 
-// Authorize evaluates the access rules: the API's permissions are Cedar policies too. A
-// permission outside the vocabulary is denied.
-func (s *Set) Authorize(r AccessRequest) Judgement {
+// AccessRules judge the permissions of callers: the API's permissions are Cedar policies too.
+// They are safe for concurrent use.
+type AccessRules struct {
+	rules *rules
+	// entrances caches the contexts of the API's own actions.
+	entrances memo
+}
+
+// Authorize evaluates the access rules. A permission outside the vocabulary is denied.
+func (a *AccessRules) Authorize(r AccessRequest) Judgement {
 	if bounds := r.Caller.Token; bounds != nil {
-		return s.authorizeToken(r, *bounds)
+		return a.authorizeToken(r, *bounds)
 	}
-	req, known, misfit := s.accessRequest(r)
+	req, known, misfit := a.request(r)
 	if misfit != "" {
 		return Judgement{Errors: []string{misfit}}
 	}
-	out := s.run(s.candidates(req), known, req)
+	out := a.rules.run(a.rules.candidates(req), known, req)
 	return Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
 }
 
-// accessRequest converts a request to Cedar's terms. misfit is the reason why the conversion is
+// request converts a request to Cedar's terms. misfit is the reason why the conversion is
 // impossible, or "". A request with a misfit is denied.
-func (s *Set) accessRequest(r AccessRequest) (req cedar.Request, known *entities.Overlay, misfit string) {
+func (a *AccessRules) request(r AccessRequest) (req cedar.Request, known *entities.Overlay, misfit string) {
 	action := types.NewEntityUID(names.TypeAction, types.String(r.Permission))
-	declared, ok := s.vocab.Schema.Actions[action]
+	declared, ok := a.rules.vocab.Schema.Actions[action]
 	if !ok || declared.AppliesTo == nil || len(declared.AppliesTo.Resources) == 0 {
 		return req, nil, "the vocabulary has no permission " + expr.ClipText(string(r.Permission))
 	}
-	principal, known, ok := s.dir.Principal(r.Caller.Principal)
+	principal, known, ok := a.rules.dir.Principal(r.Caller.Principal)
 	if !ok {
 		return req, nil, "the caller is not a valid principal"
 	}
-	resource := r.resource(declared.AppliesTo.Resources[0], s.dir)
-	if _, has := s.dir.Entities[resource.UID]; !has {
+	resource := r.resource(declared.AppliesTo.Resources[0], a.rules.dir)
+	if _, has := a.rules.dir.Entities[resource.UID]; !has {
 		known.Extra = append(known.Extra, resource)
 	}
-	req = cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: s.accessContext(r.Caller, r.Skill)}
-	if err := s.vocab.Check.Request(req); err != nil {
+	req = cedar.Request{Principal: principal, Action: action, Resource: resource.UID, Context: a.context(r.Caller, r.Skill)}
+	if err := a.rules.vocab.Check.Request(req); err != nil {
 		return req, nil, "the request does not fit the schema: " + expr.ClipText(err.Error())
 	}
 	return req, known, ""
-}
-
-// SkillGate is the decision whether a skill may run at all (action skill.execute). It is
-// evaluated first for each call of one of the skill's tools. Approvals do not change it.
-type SkillGate struct {
-	Skill string `json:"skill"`
-	// Caller is the caller who may not run the skill, otherwise the caller of the tool.
-	Caller access.Principal `json:"principal"`
-	Judgement
-}
-
-// skillGate returns nil for a call without a skill, and for commits and secrets, whose calls
-// have passed the gate. Every requester of the call must pass.
-func (s *Set) skillGate(r *Request) *SkillGate {
-	if r.SkillID == "" || r.Commit != nil || r.Injection != nil {
-		return nil
-	}
-	gate := s.skillGateOf(r.Caller, r.SkillID)
-	for _, editor := range r.Editors {
-		if !gate.Allowed {
-			break
-		}
-		if other := s.skillGateOf(editor, r.SkillID); !other.Allowed {
-			gate = other
-		}
-	}
-	return &gate
-}
-
-// skillGateOf evaluates one caller. Token bounds are ignored, as for the call itself: the API
-// has already checked the scopes.
-func (s *Set) skillGateOf(caller access.Caller, skill string) SkillGate {
-	return SkillGate{skill, caller.Principal, s.Authorize(skillRequest(caller, skill))}
-}
-
-func skillRequest(caller access.Caller, skill string) AccessRequest {
-	caller.Token = nil
-	return AccessRequest{Caller: caller, Permission: names.SkillAction, Resource: skill}
-}
-
-// Message describes the decision in a sentence.
-func (g *SkillGate) Message() string {
-	if g.Allowed {
-		return fmt.Sprintf("%s may run the skill %s", g.Caller, g.Skill)
-	}
-	why := "no policy permits it"
-	if len(g.Errors) > 0 {
-		why = "policy could not be evaluated"
-	}
-	for _, d := range g.Determining {
-		if d.Reason != "" {
-			why = d.Reason
-			break
-		}
-	}
-	return fmt.Sprintf("%s may not run the skill %s: %s", g.Caller, g.Skill, why)
-}
-
-// Remedy is the next step, or "" if the gate is open or no policy names one.
-func (g *SkillGate) Remedy() string {
-	if g.Allowed {
-		return ""
-	}
-	for _, d := range g.Determining {
-		if d.Remedy != "" {
-			return d.Remedy
-		}
-	}
-	return ""
-}
-
-// verdict returns the denial of a closed gate.
-func (g *SkillGate) verdict() Verdict {
-	v := Verdict{code: reason.PolicyDenied, determining: g.Determining, remedy: g.Remedy(), errors: g.Errors, gate: g}
-	if len(g.Errors) > 0 {
-		v.code = reason.PolicyError
-	}
-	return v
 }
 
 // resource returns the entity that a permission applies to.
@@ -210,56 +139,126 @@ func resourceAttributes(t types.EntityType, name string) types.RecordMap {
 	}
 }
 
-// LetsIn reports whether the configuration and the ceilings set by commands allow a member to
-// act at all. Policies cannot override this.
-func (s *Set) LetsIn(p access.Principal) bool {
-	return slices.Contains(s.dir.Ancestors[names.UID(p)], types.NewEntityUID(names.TypePrincipalSet, names.SetAllowed))
-}
-
-// Permit is Authorize with an error result: nil if the caller has the permission, otherwise
-// reason.PermissionDenied, or reason.PolicyError if the rules could not be evaluated. Reason
-// and remedy of the deciding forbid are included if it has them.
-func (s *Set) Permit(r AccessRequest) error {
-	j := s.Authorize(r)
-	if j.Allowed {
-		return nil
-	}
-	if len(j.Errors) > 0 {
-		return reason.Errorf(reason.PolicyError, "the access rules could not be evaluated for %s", r.Permission)
-	}
-	e := reason.Errorf(reason.PermissionDenied, "%s may not %s", r.Caller.Principal, r.Permission).
-		WithField("permission", string(r.Permission))
-	if j.Missing != "" {
-		e.Message += ": " + j.Missing
-		e = e.WithRemedy("Ask a member with this permission to create a token with the scope: `palyra tokens create NAME --scope %s`.", r.Permission)
-	}
-	for _, d := range j.Determining {
-		if d.Reason != "" {
-			e.Message += ": " + d.Reason
-		}
-		if d.Remedy != "" {
-			e = e.WithRemedy("%s", d.Remedy)
-		}
-	}
-	return e
-}
-
 // authorizeToken decides for a caller with an API token. The permission must be within the
 // token's scopes, and both the token's holder and its creator must have it. If the creator
 // loses a role, the token therefore loses it too.
-func (s *Set) authorizeToken(r AccessRequest, bounds access.TokenBounds) Judgement {
+func (a *AccessRules) authorizeToken(r AccessRequest, bounds access.TokenBounds) Judgement {
 	if !slices.Contains(bounds.Scopes, r.Permission) {
 		return Judgement{Missing: "it is not among the token's scopes"}
 	}
 	r.Caller.Token = nil
-	holder := s.Authorize(r)
+	holder := a.Authorize(r)
 	if !holder.Allowed || bounds.Creator == r.Caller.Principal {
 		return holder
 	}
 	r.Caller.Principal, r.Caller.OnBehalfOf = bounds.Creator, bounds.Creator
-	creator := s.Authorize(r)
+	creator := a.Authorize(r)
 	if !creator.Allowed {
 		creator.Missing = bounds.Creator.String() + ", who made the token, may not"
 	}
 	return creator
+}
+
+// entrance has the parts of the context of the API's own actions: how a caller authenticated.
+type entrance struct {
+	device          string
+	surface         access.Surface
+	paired, present bool
+	// skill is the skill whose guest would use a secret, or "".
+	skill string
+}
+
+// context returns the context of the API's own actions.
+func (a *AccessRules) context(c access.Caller, skill string) types.Record {
+	e := entrance{c.DeviceID, c.Surface, c.Paired, c.Present, skill}
+	return a.entrances.get(e, func() types.Record {
+		attributes := types.RecordMap{
+			"device_id": types.String(e.device),
+			"surface":   types.String(e.surface),
+			"paired":    types.Boolean(e.paired),
+			"present":   types.Boolean(e.present),
+		}
+		if e.skill != "" {
+			attributes["skill"] = types.NewEntityUID(names.TypeSkill, types.String(e.skill))
+		}
+		return types.NewRecord(attributes)
+	})
+}
+
+// SkillGate is the decision whether a skill may run at all (action skill.execute). It is
+// evaluated first for each call of one of the skill's tools. Approvals do not change it.
+type SkillGate struct {
+	Skill string `json:"skill"`
+	// Caller is the caller who may not run the skill, otherwise the caller of the tool.
+	Caller access.Principal `json:"principal"`
+	Judgement
+}
+
+// skillGate returns nil for a call without a skill, and for commits and secrets, whose calls
+// have passed the gate. Every requester of the call must pass.
+func (a *AccessRules) skillGate(r *Request) *SkillGate {
+	if r.SkillID == "" || r.Commit != nil || r.Injection != nil {
+		return nil
+	}
+	gate := a.skillGateOf(r.Caller, r.SkillID)
+	for _, editor := range r.Editors {
+		if !gate.Allowed {
+			break
+		}
+		if other := a.skillGateOf(editor, r.SkillID); !other.Allowed {
+			gate = other
+		}
+	}
+	return &gate
+}
+
+// skillGateOf evaluates one caller. Token bounds are ignored, as for the call itself: the API
+// has already checked the scopes.
+func (a *AccessRules) skillGateOf(caller access.Caller, skill string) SkillGate {
+	return SkillGate{skill, caller.Principal, a.Authorize(skillRequest(caller, skill))}
+}
+
+func skillRequest(caller access.Caller, skill string) AccessRequest {
+	caller.Token = nil
+	return AccessRequest{Caller: caller, Permission: names.SkillAction, Resource: skill}
+}
+
+// Message describes the decision in a sentence.
+func (g *SkillGate) Message() string {
+	if g.Allowed {
+		return fmt.Sprintf("%s may run the skill %s", g.Caller, g.Skill)
+	}
+	why := "no policy permits it"
+	if len(g.Errors) > 0 {
+		why = "policy could not be evaluated"
+	}
+	for _, d := range g.Determining {
+		if d.Reason != "" {
+			why = d.Reason
+			break
+		}
+	}
+	return fmt.Sprintf("%s may not run the skill %s: %s", g.Caller, g.Skill, why)
+}
+
+// Remedy is the next step, or "" if the gate is open or no policy names one.
+func (g *SkillGate) Remedy() string {
+	if g.Allowed {
+		return ""
+	}
+	for _, d := range g.Determining {
+		if d.Remedy != "" {
+			return d.Remedy
+		}
+	}
+	return ""
+}
+
+// verdict returns the denial of a closed gate.
+func (g *SkillGate) verdict() Verdict {
+	v := Verdict{code: reason.PolicyDenied, determining: g.Determining, remedy: g.Remedy(), errors: g.Errors, gate: g}
+	if len(g.Errors) > 0 {
+		v.code = reason.PolicyError
+	}
+	return v
 }

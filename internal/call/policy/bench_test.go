@@ -110,7 +110,7 @@ func BenchmarkAuthorize(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if !set.Authorize(r).Allowed {
+		if !set.Access().Authorize(r).Allowed {
 			b.Fatal("denied")
 		}
 	}

@@ -59,7 +59,7 @@ func changed(facts []planFact, was, is *tool.Plan) []string {
 // ReadsChanged reports whether two requests differ in a fact that a policy in force reads for
 // them, except for facts about the past.
 func (s *Set) ReadsChanged(was, is Request) bool {
-	before, refused := s.prepare(&was)
+	before, refused := s.evaluator.prepare(&was)
 	if refused != nil {
 		return true
 	}

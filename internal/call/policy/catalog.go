@@ -3,6 +3,7 @@ package policy
 import (
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
@@ -20,51 +21,60 @@ type CatalogEntry struct {
 	MayAsk bool `json:"may_ask"`
 }
 
-// Catalog lists the tools that a caller could call under some facts, by name. Arguments and
-// facts are unknown, so the list may be too long: a listed tool may still be denied, a tool
-// that is not listed is always denied.
+// Catalog finds the tools that callers could call before any call exists. It is safe for
+// concurrent use.
+type Catalog struct {
+	rules  *rules
+	voting *voting
+	// lists caches the tools of each member.
+	lists sync.Map
+}
+
+// Tools lists the tools that a caller could call under some facts, by name. Arguments and facts
+// are unknown, so the list may be too long: a listed tool may still be denied, a tool that is
+// not listed is always denied.
 //
 // The list of a member is cached for the lifetime of the set, because a model requests it
 // before each of its turns. A set never changes.
-func (s *Set) Catalog(caller access.Caller) []CatalogEntry { return slices.Clone(s.listed(caller)) }
+func (c *Catalog) Tools(caller access.Caller) []CatalogEntry { return slices.Clone(c.cached(caller)) }
 
-// Lists reports whether Catalog lists a tool. It copies nothing, because every call uses it.
-func (s *Set) Lists(caller access.Caller, tool string) bool {
-	_, found := slices.BinarySearchFunc(s.listed(caller), tool, func(e CatalogEntry, tool string) int { return strings.Compare(e.Tool, tool) })
+// Lists reports whether Tools lists a tool. It copies nothing, because every call uses it.
+func (c *Catalog) Lists(caller access.Caller, tool string) bool {
+	_, found := slices.BinarySearchFunc(c.cached(caller), tool, func(e CatalogEntry, tool string) int { return strings.Compare(e.Tool, tool) })
 	return found
 }
 
-// listed is Catalog with a cache. The result must not be modified.
-func (s *Set) listed(caller access.Caller) []CatalogEntry {
-	if _, member := s.dir.Members[caller.Principal]; !member {
-		return s.catalog(caller)
+// cached is Tools without a copy. The result must not be modified.
+func (c *Catalog) cached(caller access.Caller) []CatalogEntry {
+	if _, member := c.rules.dir.Members[caller.Principal]; !member {
+		return c.list(caller)
 	}
-	if found, ok := s.catalogs.Load(caller.Principal); ok {
+	if found, ok := c.lists.Load(caller.Principal); ok {
 		if list, ok := found.([]CatalogEntry); ok {
 			return list
 		}
 	}
-	list := s.catalog(caller)
-	s.catalogs.Store(caller.Principal, list)
+	list := c.list(caller)
+	c.lists.Store(caller.Principal, list)
 	return list
 }
 
-func (s *Set) catalog(caller access.Caller) []CatalogEntry {
-	p, ok := s.prospectsOf(caller)
+func (c *Catalog) list(caller access.Caller) []CatalogEntry {
+	p, ok := c.prospectsOf(caller)
 	if !ok {
 		return nil
 	}
 	var out []CatalogEntry
-	for name := range s.vocab.Args {
+	for name := range c.rules.vocab.Args {
 		if name == names.UnknownTool {
 			continue
 		}
 		req := p.callOf(name)
-		found := s.inScope(req)
-		if !s.couldRun(p, name) || !couldAllow(found, viewOf(p.entities, req, p.strongest)) {
+		found := c.rules.inScope(req)
+		if !c.couldRun(p, name) || !couldAllow(found, viewOf(p.entities, req, p.strongest)) {
 			continue
 		}
-		out = append(out, CatalogEntry{Tool: name, MayAsk: s.mayAsk(found, p.entities, req, p.strongest)})
+		out = append(out, CatalogEntry{Tool: name, MayAsk: c.mayAsk(found, p.entities, req, p.strongest)})
 	}
 	slices.SortFunc(out, func(a, b CatalogEntry) int { return strings.Compare(a.Tool, b.Tool) })
 	return out
@@ -72,32 +82,32 @@ func (s *Set) catalog(caller access.Caller) []CatalogEntry {
 
 // Bars returns the policies that forbid a caller every call of a tool, independent of input and
 // approvals. The result is empty if the tool is denied only for lack of a permit.
-func (s *Set) Bars(caller access.Caller, tool string) []Determining {
-	p, ok := s.prospectsOf(caller)
+func (c *Catalog) Bars(caller access.Caller, tool string) []Determining {
+	p, ok := c.prospectsOf(caller)
 	if !ok {
 		return nil
 	}
 	bars := func(found candidates, view *expr.Partial) []*compiled {
-		return slices.DeleteFunc(found, func(c *compiled) bool { return c.Permits() || view.Applies(c.Policy) != expr.Yes })
+		return slices.DeleteFunc(found, func(one *compiled) bool { return one.Permits() || view.Applies(one.Policy) != expr.Yes })
 	}
-	if skill, of := s.dir.Skills[tool]; of {
+	if skill, of := c.rules.dir.Skills[tool]; of {
 		req := p.runOf(skill)
-		if found := bars(s.inScope(req), partialOf(p.entities, req, types.NewRecord(nil))); len(found) > 0 {
+		if found := bars(c.rules.inScope(req), partialOf(p.entities, req, types.NewRecord(nil))); len(found) > 0 {
 			return describe(found)
 		}
 	}
 	req := p.callOf(tool)
-	return describe(bars(s.inScope(req), viewOf(p.entities, req, p.strongest)))
+	return describe(bars(c.rules.inScope(req), viewOf(p.entities, req, p.strongest)))
 }
 
 // couldRun reports whether the caller could run the skill of the tool; true for other tools.
-func (s *Set) couldRun(p prospects, tool string) bool {
-	skill, of := s.dir.Skills[tool]
+func (c *Catalog) couldRun(p prospects, tool string) bool {
+	skill, of := c.rules.dir.Skills[tool]
 	if !of {
 		return true
 	}
 	req := p.runOf(skill)
-	return couldAllow(s.inScope(req), partialOf(p.entities, req, types.NewRecord(nil)))
+	return couldAllow(c.rules.inScope(req), partialOf(p.entities, req, types.NewRecord(nil)))
 }
 
 // prospects is the information about a caller's calls before any call exists.
@@ -109,12 +119,12 @@ type prospects struct {
 }
 
 // prospectsOf returns false for a caller who is not in the set.
-func (s *Set) prospectsOf(caller access.Caller) (prospects, bool) {
-	principal, known, ok := s.dir.Principal(caller.Principal)
+func (c *Catalog) prospectsOf(caller access.Caller) (prospects, bool) {
+	principal, known, ok := c.rules.dir.Principal(caller.Principal)
 	if !ok {
 		return prospects{}, false
 	}
-	return prospects{principal, known, s.electorate(s.dir.Requester(caller), "").facts}, true
+	return prospects{principal, known, c.voting.electorate(c.rules.dir.Requester(caller), "").facts}, true
 }
 
 func (p prospects) callOf(tool string) cedar.Request {
@@ -131,14 +141,6 @@ func (p prospects) runOf(skill string) cedar.Request {
 		Action:    types.NewEntityUID(names.TypeAction, names.SkillAction),
 		Resource:  types.NewEntityUID(names.TypeSkill, types.String(skill)),
 	}
-}
-
-// inScope returns the policies whose whole scope matches.
-func (s *Set) inScope(req cedar.Request) candidates {
-	return slices.DeleteFunc(s.candidates(req), func(p *compiled) bool {
-		return !s.dir.InScope(req.Principal, p.AST.Principal) || !s.dir.InScope(req.Action, p.AST.Action) ||
-			!s.dir.InScope(req.Resource, p.AST.Resource)
-	})
 }
 
 // viewOf returns a partial request with the caller, the tool and an approval, without facts.
@@ -170,14 +172,14 @@ func couldAllow(found candidates, view *expr.Partial) bool {
 
 // mayAsk reports whether some facts could exist under which an approval decides. Forbids that
 // do not read the approval deny, but never require an approval.
-func (s *Set) mayAsk(found candidates, known *entities.Overlay, req cedar.Request, strongest types.Record) bool {
-	return len(s.askers(found, known, req, strongest)) > 0
+func (c *Catalog) mayAsk(found candidates, known *entities.Overlay, req cedar.Request, strongest types.Record) bool {
+	return len(c.askers(found, known, req, strongest)) > 0
 }
 
 // askers returns the policies that could make a call wait: the forbids that an approval may
 // lift, and the permits that need one, unless another permit is certain.
-func (s *Set) askers(found candidates, known *entities.Overlay, req cedar.Request, strongest types.Record) []*compiled {
-	bare, best := viewOf(known, req, s.noApproval), viewOf(known, req, strongest)
+func (c *Catalog) askers(found candidates, known *entities.Overlay, req cedar.Request, strongest types.Record) []*compiled {
+	bare, best := viewOf(known, req, c.voting.noApproval), viewOf(known, req, strongest)
 	sure := false
 	var lifted, brought []*compiled
 	for _, p := range found {
@@ -200,18 +202,26 @@ func (s *Set) askers(found candidates, known *entities.Overlay, req cedar.Reques
 // Grounds returns the policies behind an entry of the catalog, sorted by id. They are the
 // policies that could make a call wait or, if no policy could, the policies that could permit a
 // call.
-func (s *Set) Grounds(caller access.Caller, tool string) []Determining {
-	p, ok := s.prospectsOf(caller)
+func (c *Catalog) Grounds(caller access.Caller, tool string) []Determining {
+	p, ok := c.prospectsOf(caller)
 	if !ok {
 		return nil
 	}
 	req := p.callOf(tool)
-	found := s.inScope(req)
-	grounds := s.askers(found, p.entities, req, p.strongest)
+	found := c.rules.inScope(req)
+	grounds := c.askers(found, p.entities, req, p.strongest)
 	if len(grounds) == 0 {
 		view := viewOf(p.entities, req, p.strongest)
-		grounds = slices.DeleteFunc(found, func(c *compiled) bool { return !c.Permits() || view.Applies(c.Policy) == expr.No })
+		grounds = slices.DeleteFunc(found, func(one *compiled) bool { return !one.Permits() || view.Applies(one.Policy) == expr.No })
 	}
 	sortByID(grounds)
 	return describe(grounds)
+}
+
+// inScope returns the policies whose whole scope matches.
+func (r *rules) inScope(req cedar.Request) candidates {
+	return slices.DeleteFunc(r.candidates(req), func(p *compiled) bool {
+		return !r.dir.InScope(req.Principal, p.AST.Principal) || !r.dir.InScope(req.Action, p.AST.Action) ||
+			!r.dir.InScope(req.Resource, p.AST.Resource)
+	})
 }

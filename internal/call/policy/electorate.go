@@ -2,12 +2,36 @@ package policy
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/core/access"
+	"palyra/internal/core/provenance"
 )
+
+// voting determines who may vote on records, and the facts of context.approval that their votes
+// produce. It is safe for concurrent use.
+type voting struct {
+	access *AccessRules
+	tally  *tally
+	// independence records which members one person could act as.
+	independence *provenance.Independence
+	// offers is the reach of this gateway.
+	offers reach
+	// deciders are the users who answer approvals; see findSole.
+	deciders []access.Member
+	// noApproval are the approval facts of a call without an approval.
+	noApproval types.Record
+	// ideal returns the strongest possible approval, to test whether more users would help;
+	// computed on first use.
+	ideal func() types.Record
+	// electorates is a cache by electorateKey; see electorate. more caches the approvals of
+	// hypothetical voters alone.
+	electorates sync.Map
+	more        memo
+}
 
 // electorate is the set of users who may decide a record, with the strongest approval that they
 // could give. Each user votes with all their roles, from a paired device, on every reachable
@@ -39,28 +63,28 @@ type electorateKey struct {
 
 // electorate returns the users who may decide a record of that requester and severity; severity
 // "" includes every user who may decide at any severity.
-func (s *Set) electorate(requester access.Principal, severity string) *electorate {
-	return s.electorateWithin(s.offers, requester, severity)
+func (v *voting) electorate(requester access.Principal, severity string) *electorate {
+	return v.electorateWithin(v.offers, requester, severity)
 }
 
 // electorateWithin is electorate for a gateway of another reach. Results are cached for the
 // lifetime of the set, which never changes. The cache holds at most (members x severities)
 // results for each of a few reaches, because all unknown requesters share one entry.
-func (s *Set) electorateWithin(within reach, requester access.Principal, severity string) *electorate {
-	if _, known := s.dir.Members[requester]; !known {
+func (v *voting) electorateWithin(within reach, requester access.Principal, severity string) *electorate {
+	if _, known := v.access.rules.dir.Members[requester]; !known {
 		requester = access.Principal{}
 	}
 	key := electorateKey{within, requester, severity}
-	if found, ok := s.electorates.Load(key); ok {
+	if found, ok := v.electorates.Load(key); ok {
 		if e, ok := found.(*electorate); ok {
 			return e
 		}
 	}
 	e := &electorate{severity: severity}
-	for _, m := range s.dir.Voters {
+	for _, m := range v.access.rules.dir.Voters {
 		b := ballot{user: m.Principal, roles: m.Roles, paired: true, present: within.present}
 		for _, surface := range within.list() {
-			if s.mayDecide(decider(m.Principal, surface, within.present), requester, severity) {
+			if v.mayDecide(decider(m.Principal, surface, within.present), requester, severity) {
 				b.surfaces = append(b.surfaces, surface)
 			}
 		}
@@ -68,8 +92,8 @@ func (s *Set) electorateWithin(within reach, requester access.Principal, severit
 			e.ballots = append(e.ballots, b)
 		}
 	}
-	e.facts = s.facts(requester, e.ballots, false)
-	s.electorates.Store(key, e)
+	e.facts = v.facts(requester, e.ballots, false)
+	v.electorates.Store(key, e)
 	return e
 }
 
@@ -78,13 +102,13 @@ func decider(user access.Principal, surface access.Surface, present bool) access
 	return access.Caller{Principal: user, OnBehalfOf: user, Surface: surface, Paired: true, Present: present}
 }
 
-func (s *Set) mayDecide(caller access.Caller, requester access.Principal, severity string) bool {
+func (v *voting) mayDecide(caller access.Caller, requester access.Principal, severity string) bool {
 	asked := []string{severity}
 	if severity == "" {
 		asked = expr.Severities
 	}
 	for _, level := range asked {
-		j := s.Authorize(AccessRequest{
+		j := v.access.Authorize(AccessRequest{
 			Caller:     caller,
 			Permission: access.PermApprovalDecide,
 			Approval:   &ApprovalResource{Severity: level, Requester: requester},
@@ -96,20 +120,43 @@ func (s *Set) mayDecide(caller access.Caller, requester access.Principal, severi
 	return false
 }
 
-// Policy does not decide whether a session may make more calls than max_calls_per_session. An
-// extension needs one approver for that requester, independent of the requirements of the call
-// that reached the bound. Policy defines the approvers (approval.decide), so that self-approval
-// stays forbidden where policy forbids it.
-
-// JudgeMoreCalls judges the votes on an extension of the session of a request's caller.
-func (s *Set) JudgeMoreCalls(r Request, a Approval) Judgement {
-	if len(s.ballots(a, s.dir.Requester(r.Caller))) > 0 {
-		return Judgement{Allowed: true}
+// strongest is the approval of ten users who hold every role and prove everything within reach.
+func (v *voting) strongest(r reach) types.Record {
+	var ballots []ballot
+	for i := range 10 {
+		ballots = append(ballots, r.voter(i, v.access.rules.vocab.Roles...))
 	}
-	return Judgement{Missing: "a person who may decide approvals"}
+	return v.facts(access.Principal{}, ballots, false)
 }
 
-// SomebodyDecides reports whether any user could approve more calls for the caller.
-func (s *Set) SomebodyDecides(r Request, severity string) bool {
-	return len(s.electorate(s.dir.Requester(r.Caller), severity).ballots) > 0
+// facts returns the approval facts of some votes on the calls of a requester.
+func (v *voting) facts(requester access.Principal, ballots []ballot, standing bool) types.Record {
+	return v.tally.facts(v.independence, requester, ballots, standing)
+}
+
+// ballots converts cast votes to counted ones. A vote counts only while its voter is an enabled
+// user who may decide this record on that surface. It counts only with the voter's current
+// roles: a role that the voter has lost since the vote does not count.
+func (v *voting) ballots(a Approval, requester access.Principal) []ballot {
+	var out []ballot
+	for _, cast := range a.Votes {
+		m, ok := v.access.rules.dir.Members[cast.User]
+		if !ok || !m.CanVote() {
+			continue
+		}
+		if !v.electorate(requester, "").has(cast.User, cast.Surface) {
+			continue
+		}
+		b := ballot{
+			user: cast.User, surfaces: []access.Surface{cast.Surface}, paired: cast.Paired, present: cast.Present,
+			age: max(a.Now.Sub(cast.At), 0),
+		}
+		for _, r := range cast.Roles {
+			if m.Holds(r) && !slices.Contains(b.roles, r) {
+				b.roles = append(b.roles, r)
+			}
+		}
+		out = append(out, b)
+	}
+	return out
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"palyra/internal/call/policy/internal/expr"
-	"palyra/internal/core/access"
 	"palyra/internal/core/reason"
 )
 
@@ -29,55 +28,34 @@ func (e *Engine) Evaluate(ctx context.Context, r Request, grants []Grant) (Verdi
 func (s *Set) Evaluate(r Request, grants []Grant) Verdict { return s.decide(&r, grants) }
 
 func (s *Set) decide(r *Request, grants []Grant) Verdict {
-	gate := s.skillGate(r)
+	gate := s.access.skillGate(r)
 	var v Verdict
 	if gate != nil && !gate.Allowed {
 		v = gate.verdict()
 	} else {
-		v = s.evaluate(r, grants)
+		v = s.evaluator.evaluate(r, grants)
 		v.gate = gate
 	}
 	v.snapshot, v.version = s.snapshotDigest, s.version
 	return v
 }
 
-// Simulate is Evaluate with hypothetical votes on the call: if they suffice, the ask becomes an
-// allow, otherwise the verdict names the missing votes.
-func (s *Set) Simulate(r Request, a Approval, grants []Grant) Verdict {
-	v := s.Evaluate(r, grants)
-	if len(a.Votes) == 0 {
-		return v
-	}
-	j := s.Judge(r, a)
-	if j.Allowed {
-		return Verdict{effect: Allow, determining: j.Determining, snapshot: s.snapshotDigest, version: s.version, gate: v.gate}
-	}
-	if v.effect == Ask {
-		v.missing, v.wanted = j.Missing, j.Wanted
-	}
-	return v
-}
-
-// evaluateOne decides a call that changes at most one file.
-func (s *Set) evaluateOne(r *Request, grants []Grant) Verdict {
-	c, refused := s.prepare(r)
-	if refused != nil {
-		return Verdict{code: refused.code, errors: []string{refused.message}}
-	}
-	bare := c.under(s.noApproval)
+// evaluate decides a call that changes at most one file.
+func (c *call) evaluate(grants []Grant) Verdict {
+	bare := c.under(c.voting.noApproval)
 	if v, done := settled(bare); done {
 		return v
 	}
-	return s.evaluateAsked(c, bare, grants)
+	return c.evaluateAsked(bare, grants)
 }
 
 // evaluateAsked decides a call that bare, the outcome without an approval, does not allow.
-func (s *Set) evaluateAsked(c *call, bare outcome, grants []Grant) Verdict {
+func (c *call) evaluateAsked(bare outcome, grants []Grant) Verdict {
 	if absolute := absoluteForbids(bare); len(absolute) > 0 {
 		return denial(absolute)
 	}
 	for _, g := range grants {
-		facts := c.facts(s.ballots(g.Approval, c.requester), true)
+		facts := c.facts(c.voting.ballots(g.Approval, c.requester), true)
 		if v, done := settled(c.under(facts)); done {
 			v.grantID = g.ID
 			if v.effect != Allow {
@@ -86,7 +64,7 @@ func (s *Set) evaluateAsked(c *call, bare outcome, grants []Grant) Verdict {
 			return v
 		}
 	}
-	return s.ask(c, bare)
+	return c.ask(bare)
 }
 
 // settled returns the verdict of an outcome that allows or fails.
@@ -113,8 +91,8 @@ type prospect struct {
 
 // prospect evaluates a call that bare does not allow under the strongest
 // approval.
-func (s *Set) prospect(c *call, bare outcome) prospect {
-	p := prospect{voters: c.voters(s.offers, "")}
+func (c *call) prospect(bare outcome) prospect {
+	p := prospect{voters: c.voters(c.voting.offers, "")}
 	p.best = c.under(p.voters.facts)
 	if !p.best.allowed {
 		return p
@@ -122,24 +100,24 @@ func (s *Set) prospect(c *call, bare outcome) prospect {
 	p.causes = askCauses(bare, p.best)
 	p.severity = highestSeverity(p.causes)
 	// The severity restricts the voters, so evaluate again with those.
-	if exact := c.voters(s.offers, p.severity); !exact.same(p.voters) {
+	if exact := c.voters(c.voting.offers, p.severity); !exact.same(p.voters) {
 		p.voters, p.best = exact, c.under(exact.facts)
 	}
 	return p
 }
 
 // ask determines whether users could allow the call.
-func (s *Set) ask(c *call, bare outcome) Verdict {
-	p := s.prospect(c, bare)
+func (c *call) ask(bare outcome) Verdict {
+	p := c.prospect(bare)
 	if len(p.best.errors) > 0 {
 		return Verdict{code: reason.PolicyError, errors: p.best.errors}
 	}
 	if !p.best.allowed {
-		return s.deny(c, p.voters, p.best)
+		return c.deny(p.voters, p.best)
 	}
 	v := Verdict{
 		effect: Ask, code: reason.ApprovalRequired, determining: describeCauses(p.causes),
-		timeout: shortestTimeout(p.causes), severity: p.severity, wanted: s.wanted(c, nil),
+		timeout: shortestTimeout(p.causes), severity: p.severity, wanted: shortfall{c, nil}.wanted(),
 	}
 	v.missing = v.wanted.String()
 	v.remedy = reason.Lookup(reason.ApprovalRequired).Remedy
@@ -148,9 +126,9 @@ func (s *Set) ask(c *call, bare outcome) Verdict {
 
 // deny explains a call that the existing users cannot allow. If additional users could, the
 // remedy names the missing approvers.
-func (s *Set) deny(c *call, voters *electorate, best outcome) Verdict {
+func (c *call) deny(voters *electorate, best outcome) Verdict {
 	v := denial(best.determining)
-	if lack := s.lacking(c, voters); lack.text != "" {
+	if lack := c.lacking(voters); lack.text != "" {
 		v.code = reason.ApprovalUnattainable
 		v.missing, v.remedy = lack.text, lack.remedy
 		return v
@@ -232,24 +210,34 @@ func shorter(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// judgeOne judges a call that changes at most one file.
-func (s *Set) judgeOne(r *Request, a Approval) Judgement {
-	c, refused := s.prepare(r)
-	if refused != nil {
-		return Judgement{Errors: []string{refused.message}}
-	}
-	cast := s.ballots(a, c.requester)
+// judge judges a call that changes at most one file.
+func (c *call) judge(a Approval) Judgement {
+	cast := c.voting.ballots(a, c.requester)
 	out := c.under(c.facts(cast, a.Standing))
 	j := Judgement{Allowed: out.allowed, Determining: describe(out.determining), Errors: out.errors}
 	if !j.Allowed && len(j.Errors) == 0 {
-		j.Missing, j.Wanted = s.missing(c, cast, c.voters(s.offers, ""))
+		j.Missing, j.Wanted = c.missing(cast, c.voters(c.voting.offers, ""))
 	}
 	return j
 }
 
-// Requester returns the user who is responsible for a caller's calls, according to the access
-// rules; zero if none exists.
-func (s *Set) Requester(c access.Caller) access.Principal { return s.dir.Requester(c) }
-
 // Current returns the set in force.
 func (e *Engine) Current() *Set { return e.current.Load() }
+
+// Policy does not decide whether a session may make more calls than max_calls_per_session. An
+// extension needs one approver for that requester, independent of the requirements of the call
+// that reached the bound. Policy defines the approvers (approval.decide), so that self-approval
+// stays forbidden where policy forbids it.
+
+// JudgeMoreCalls judges the votes on an extension of the session of a request's caller.
+func (s *Set) JudgeMoreCalls(r Request, a Approval) Judgement {
+	if len(s.voting.ballots(a, s.rules.dir.Requester(r.Caller))) > 0 {
+		return Judgement{Allowed: true}
+	}
+	return Judgement{Missing: "a person who may decide approvals"}
+}
+
+// SomebodyDecides reports whether any user could approve more calls for the caller.
+func (s *Set) SomebodyDecides(r Request, severity string) bool {
+	return len(s.voting.electorate(s.rules.dir.Requester(r.Caller), severity).ballots) > 0
+}

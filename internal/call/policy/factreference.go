@@ -77,6 +77,13 @@ func (f *Fact) Described() bool {
 	return f.at != nil && f.origin != ofCall && f.origin != ofClock
 }
 
+// The contexts of the tables of facts.
+const (
+	ContextCall      = "tool call"
+	ContextCommit    = "workspace.commit"
+	ContextInjection = "secret.inject"
+)
+
 // Context returns the first context that has the fact.
 func (f *Fact) Context() string {
 	switch {
@@ -172,3 +179,13 @@ func (w Way) String() string {
 }
 
 func (k factKind) String() string { return [...]string{"", "bound", "fresh", "environment"}[k] }
+
+// FactNamed returns the row of a fact, or nil.
+func FactNamed(name string) *Fact {
+	for i := range facts {
+		if facts[i].Name == name {
+			return &facts[i]
+		}
+	}
+	return nil
+}

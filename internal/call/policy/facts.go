@@ -263,10 +263,3 @@ func capabilityNames() []string {
 	}
 	return names
 }
-
-// The contexts of the tables of facts.
-const (
-	ContextCall      = "tool call"
-	ContextCommit    = "workspace.commit"
-	ContextInjection = "secret.inject"
-)

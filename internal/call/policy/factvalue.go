@@ -11,16 +11,6 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// FactNamed returns the row of a fact, or nil.
-func FactNamed(name string) *Fact {
-	for i := range facts {
-		if facts[i].Name == name {
-			return &facts[i]
-		}
-	}
-	return nil
-}
-
 // value returns the call's value of a fact, or nil. A record is built from its parts.
 func (f *Fact) value(c *call, parts []part) types.Value {
 	if f.at == nil {
@@ -50,7 +40,7 @@ func (f *Fact) value(c *call, parts []part) types.Value {
 		return types.NewDatetime(*at)
 	case record:
 		if key := at.key(); key != nil {
-			return c.set.memo.get(key, func() types.Record { return recordOf(c, parts) })
+			return c.records.get(key, func() types.Record { return recordOf(c, parts) })
 		}
 		return recordOf(c, parts)
 	default:

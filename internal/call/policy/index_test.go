@@ -79,18 +79,16 @@ func (w writer) atom() string {
 // too. The parts that it shares with base do not depend on policies.
 func unchecked(t testing.TB, base *Set, text string) *Set {
 	t.Helper()
-	s := &Set{
-		vocab: base.vocab, dir: base.dir, tally: base.tally, independence: base.independence, noApproval: base.noApproval,
-		byID: make(map[cedar.PolicyID]*compiled),
-	}
+	r := &rules{vocab: base.rules.vocab, dir: base.rules.dir, byID: make(map[cedar.PolicyID]*compiled)}
+	s := &Set{rules: r, evaluator: &evaluator{rules: r, voting: base.voting}, voting: base.voting}
 	policies, found := expr.Parse("f", text, false)
 	if finding.HasErrors(found) {
 		t.Fatalf("parsing: %v", found)
 	}
 	for _, p := range policies {
-		s.addPolicy(compile(p))
+		r.addPolicy(compile(p))
 	}
-	s.index = buildIndex(s.policies)
+	r.index = buildIndex(r.policies)
 	return s
 }
 
@@ -144,24 +142,24 @@ func FuzzIndex(f *testing.F) {
 
 func compare(t *testing.T, s *Set, r Request, rnd *rand.Rand) {
 	t.Helper()
-	c, refused := s.prepare(&r)
+	c, refused := s.evaluator.prepare(&r)
 	if refused != nil {
 		t.Fatal(refused.message)
 	}
 	ballots := make([]ballot, rnd.IntN(3))
 	for i := range ballots {
-		ballots[i] = everywhere().voter(i, s.vocab.Roles[rnd.IntN(len(s.vocab.Roles))])
+		ballots[i] = everywhere().voter(i, s.rules.vocab.Roles[rnd.IntN(len(s.rules.vocab.Roles))])
 	}
-	facts := s.facts(access.Principal{}, ballots, false)
+	facts := s.voting.facts(access.Principal{}, ballots, false)
 	whole := c.contextOf(allAttributes)
 	whole["approval"] = facts
 	req := c.req
 	req.Context = types.NewRecord(whole)
-	if err := s.vocab.Check.Request(req); err != nil {
+	if err := s.rules.vocab.Check.Request(req); err != nil {
 		t.Fatalf("the request does not fit the schema: %v", err)
 	}
-	decision, diag := cedar.Authorize(candidates(s.policies), c.entities, req)
-	want, got := s.judge(decision, diag), c.under(facts)
+	decision, diag := cedar.Authorize(candidates(s.rules.policies), c.entities, req)
+	want, got := s.rules.judge(decision, diag), c.under(facts)
 	if got.allowed != want.allowed || !slices.Equal(got.errors, want.errors) ||
 		fmt.Sprint(describe(got.determining)) != fmt.Sprint(describe(want.determining)) {
 		t.Errorf("indexed %+v\nplain %+v\nrequest %+v", got, want, r)
@@ -174,13 +172,13 @@ func TestIndexNarrows(t *testing.T) {
 	t.Parallel()
 	base, _ := build(world(), nil)
 	s := unchecked(t, base, `permit(principal == User::"ann", action, resource); permit(principal == User::"bea", action, resource);`)
-	c, _ := s.prepare(&Request{Caller: access.Caller{Principal: access.User("ann")}, Tool: "t0"})
-	if len(c.found) != 1 || c.found[0] != s.policies[0] {
+	c, _ := s.evaluator.prepare(&Request{Caller: access.Caller{Principal: access.User("ann")}, Tool: "t0"})
+	if len(c.found) != 1 || c.found[0] != s.rules.policies[0] {
 		t.Errorf("found %d of 2 policies, want the first alone", len(c.found))
 	}
 	// A broken index is detected: remove the policy that it found.
 	c.found = nil
-	if c.under(s.noApproval).allowed {
+	if c.under(s.voting.noApproval).allowed {
 		t.Error("a call is allowed although no policy was found")
 	}
 }

@@ -1,14 +1,10 @@
 package policy
 
 import (
-	"crypto/sha256"
 	"embed"
-	"encoding/binary"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/cedar-policy/cedar-go"
@@ -21,7 +17,6 @@ import (
 	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/call/policy/internal/vocabulary"
 	"palyra/internal/core/access"
-	"palyra/internal/core/canonical"
 )
 
 //go:embed defaults/*.cedar
@@ -64,13 +59,13 @@ func Load(cfg Config) (*Set, error) {
 		return nil, &finding.LoadError{Findings: findings}
 	}
 	s.findings = findings
-	s.forgetTokens()
+	s.rules.forgetTokens()
 	return s, nil
 }
 
 // forgetTokens drops the data that only findings need.
-func (s *Set) forgetTokens() {
-	for _, p := range s.policies {
+func (r *rules) forgetTokens() {
+	for _, p := range r.policies {
 		p.Tokens = nil
 	}
 }
@@ -90,19 +85,19 @@ func build(cfg Config, defaults []Source) (*Set, []finding.Finding) {
 		return nil, append(findings, configError("%s", err))
 	}
 	s := newSet(cfg, vocab, newTally(roles))
-	findings = append(findings, s.parseAll(cfg, defaults, order)...)
+	findings = append(findings, s.rules.parseAll(cfg, defaults, order)...)
 	findings = append(findings, check.Policies(check.Set{
-		Vocabulary: vocab, Entities: s.dir, Tools: cfg.Tools, Texts: factTexts(roles), NoApproval: s.noApproval,
-	}, candidates(s.policies).parsed())...)
+		Vocabulary: vocab, Entities: s.rules.dir, Tools: cfg.Tools, Texts: factTexts(roles), NoApproval: s.voting.noApproval,
+	}, candidates(s.rules.policies).parsed())...)
 	for _, o := range vocab.Opaque {
 		findings = append(findings, finding.Finding{Severity: finding.SeverityWarning, Code: finding.CodeOpaque,
 			Message: "tool " + o.Tool + ", argument " + o.Path + ": " + o.Why})
 	}
-	s.index = buildIndex(s.policies)
-	s.past = pastReads(s.policies)
+	s.rules.index = buildIndex(s.rules.policies)
+	s.past = pastReads(s.rules.policies)
 	if !finding.HasErrors(findings) {
-		s.findSole()
-		findings = append(findings, s.checkSamples()...)
+		s.voting.findSole()
+		findings = append(findings, samples{s.evaluator}.check()...)
 	}
 	if err := s.seal(cfg); err != nil {
 		findings = append(findings, configError("creating the snapshot: %s", err))
@@ -113,14 +108,14 @@ func build(cfg Config, defaults []Source) (*Set, []finding.Finding) {
 
 // newSet creates a set without policies.
 func newSet(cfg Config, vocab *vocabulary.Vocabulary, tally *tally) *Set {
-	s := &Set{
-		config: cfg, vocab: vocab, dir: directoryOf(cfg, vocab), settings: cfg.Snapshot, offers: reachOf(cfg),
-		tally: tally, byID: make(map[cedar.PolicyID]*compiled),
+	r := &rules{vocab: vocab, dir: directoryOf(cfg, vocab), byID: make(map[cedar.PolicyID]*compiled)}
+	a := &AccessRules{rules: r}
+	v := &voting{access: a, tally: tally, independence: cfg.Controllers.Independence(), offers: reachOf(cfg)}
+	v.noApproval = v.facts(access.Principal{}, nil, false)
+	v.ideal = sync.OnceValue(func() types.Record { return v.strongest(everywhere()) })
+	return &Set{
+		config: cfg, rules: r, access: a, voting: v, evaluator: &evaluator{rules: r, voting: v}, catalog: &Catalog{rules: r, voting: v},
 	}
-	s.independence = cfg.Controllers.Independence()
-	s.noApproval = s.facts(access.Principal{}, nil, false)
-	s.ideal = sync.OnceValue(func() types.Record { return s.everybody(everywhere()) })
-	return s
 }
 
 // directoryOf hydrates the entities of a configuration.
@@ -138,14 +133,14 @@ func configError(format string, args ...any) finding.Finding {
 }
 
 // parseAll reads defaults and sources, in order, and finds duplicate ids.
-func (s *Set) parseAll(cfg Config, defaults []Source, order map[string]int) []finding.Finding {
+func (r *rules) parseAll(cfg Config, defaults []Source, order map[string]int) []finding.Finding {
 	var findings []finding.Finding
 	add := func(src Source, builtin bool) {
 		order[src.Name] = len(order) + 1
 		policies, found := expr.Parse(src.Name, src.Text, builtin)
 		findings = append(findings, found...)
 		for _, p := range policies {
-			findings = append(findings, s.addPolicy(compile(p))...)
+			findings = append(findings, r.addPolicy(compile(p))...)
 		}
 	}
 	for _, src := range defaults {
@@ -163,17 +158,16 @@ func (s *Set) parseAll(cfg Config, defaults []Source, order map[string]int) []fi
 	return findings
 }
 
-func (s *Set) addPolicy(p *compiled) []finding.Finding {
+func (r *rules) addPolicy(p *compiled) []finding.Finding {
 	id := cedar.PolicyID(p.ID)
-	if other, taken := s.byID[id]; taken {
+	if other, taken := r.byID[id]; taken {
 		f := p.At(p.AnnotationToken("id"), finding.SeverityError, finding.CodeDuplicateID,
 			"the id %s is taken by the policy at %s:%d", p.ID, other.Source.Name, other.Line)
 		f.Help = "give each policy a unique @id"
 		return []finding.Finding{f}
 	}
-	p.order = len(s.policies)
-	s.byID[id] = p
-	s.policies = append(s.policies, p)
+	r.byID[id] = p
+	r.policies = append(r.policies, p)
 	return nil
 }
 
@@ -229,76 +223,6 @@ func keysOf[V any](m map[string]V) []string {
 	return out
 }
 
-// seal computes version and snapshot.
-func (s *Set) seal(cfg Config) error {
-	s.version = versionOf(s.policies)
-	entities, err := canonical.Marshal(ordered(s.dir.Entities))
-	if err != nil {
-		return err
-	}
-	doc := snapshotDocument{
-		Format: snapshotFormat, Settings: s.settings, PolicyVersion: s.version,
-		SchemaDigest: s.vocab.Digest, Schema: string(s.vocab.Text),
-		Policies: make([]snapshotPolicy, 0, len(s.policies)),
-		Tools:    make([]snapshotTool, 0, len(cfg.Tools)), Entities: entities,
-		Surfaces: cfg.Surfaces, NoPresence: cfg.NoPresence, Controllers: cfg.Controllers,
-	}
-	for _, m := range cfg.Members {
-		if m.NoDevice {
-			doc.NoDevice = append(doc.NoDevice, m.Principal)
-		}
-	}
-	slices.SortFunc(doc.NoDevice, func(a, b access.Principal) int { return strings.Compare(a.String(), b.String()) })
-	for _, p := range s.policies {
-		doc.Policies = append(doc.Policies, snapshotPolicy{ID: p.ID, File: p.Source.Name, Text: p.Text})
-	}
-	for _, t := range cfg.Tools {
-		digest, err := t.Digest()
-		if err != nil {
-			return err
-		}
-		doc.Tools = append(doc.Tools, snapshotTool{t.Name, digest, canonical.List(t.Capabilities), t.Executor})
-	}
-	slices.SortFunc(doc.Tools, func(a, b snapshotTool) int { return strings.Compare(a.Name, b.Name) })
-	s.snapshotJSON, err = canonical.Marshal(doc)
-	if err != nil {
-		return err
-	}
-	s.snapshotDigest = canonical.Digest(s.snapshotJSON)
-	return nil
-}
-
-// ordered lists entities by their escaped names, as EntityMap.MarshalJSON does. MarshalJSON
-// would escape the names again for each comparison.
-func ordered(entities types.EntityMap) []types.Entity {
-	names := make(map[string]types.Entity, len(entities))
-	for uid, entity := range entities {
-		names[uid.String()] = entity
-	}
-	list := make([]types.Entity, 0, len(entities))
-	for _, name := range keysOf(names) {
-		list = append(list, names[name])
-	}
-	return list
-}
-
-// versionOf is SHA-256 over the (id, text) pairs in order. Each string is prefixed with its
-// length in eight bytes, big endian, so that different lists have different encodings.
-func versionOf(policies []*compiled) string {
-	h := sha256.New()
-	write := func(text string) {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(text)))
-		h.Write(n[:])
-		h.Write([]byte(text))
-	}
-	for _, p := range policies {
-		write(p.ID)
-		write(p.Text)
-	}
-	return "sha256:" + hex.EncodeToString(h.Sum(nil))
-}
-
 // allRoles returns the built-in roles and the declared ones, without duplicates.
 func allRoles(declared []access.Role) []access.Role {
 	roles := slices.Clone(access.BuiltinRoles)
@@ -308,4 +232,62 @@ func allRoles(declared []access.Role) []access.Role {
 		}
 	}
 	return roles
+}
+
+// reachOf returns the reach that the configuration declares for this gateway.
+func reachOf(cfg Config) reach {
+	r := everywhere()
+	r.present = !cfg.NoPresence
+	if cfg.Surfaces == nil {
+		return r
+	}
+	r.on = 0
+	for i, surface := range surfaces {
+		if slices.Contains(cfg.Surfaces, surface) {
+			r.on |= 1 << i
+		}
+	}
+	return r
+}
+
+// findSole marks the user who is the only approver and may therefore answer their own calls.
+// access.Member.Decides defines approvers. If at most one user satisfies it, users who may
+// decide by the operator's policies count as well. A user with another possible approver is
+// therefore never sole.
+func (v *voting) findSole() {
+	for _, m := range v.access.rules.dir.Voters {
+		if m.Decides() {
+			v.deciders = append(v.deciders, m)
+		}
+	}
+	for _, m := range v.access.rules.dir.Voters {
+		if len(v.deciders) < 2 && !m.Decides() && v.decidesByPolicy(m.Principal) {
+			v.deciders = append(v.deciders, m)
+		}
+	}
+	if len(v.deciders) != 1 {
+		return
+	}
+	v.access.rules.dir.MarkSole(v.deciders[0].Principal)
+}
+
+func (v *voting) decidesByPolicy(user access.Principal) bool {
+	return slices.ContainsFunc(v.offers.list(), func(surface access.Surface) bool {
+		return v.mayDecide(decider(user, surface, v.offers.present), access.Principal{}, "")
+	})
+}
+
+func newTally(roles []access.Role) *tally {
+	t := &tally{roles: roles, votes: make(map[voteKey]types.Value)}
+	for _, role := range append([]access.Role{names.AnyRole}, roles...) {
+		for _, surface := range surfaces {
+			for _, proof := range proofsUnder(true, true) {
+				t.votes[voteKey{role, surface, proof[0], proof[1]}] = types.NewRecord(types.RecordMap{
+					"role": types.String(role), "surface": types.String(surface),
+					"paired": types.Boolean(proof[0]), "present": types.Boolean(proof[1]),
+				})
+			}
+		}
+	}
+	return t
 }

@@ -43,20 +43,28 @@ func (h moreVoters) String() string {
 	return fmt.Sprintf("%s with role %s", persons(h.people), h.role)
 }
 
+// shortfall finds the votes that a call needs in addition to some cast votes, by trying the votes
+// of hypothetical voters.
+type shortfall struct {
+	call *call
+	cast []ballot
+}
+
 // lacking determines whether additional users could allow the call. It first determines whether
 // any number of them could, then whether the gateway lacks a surface or a proof for their
 // votes, and then which users are missing.
-func (s *Set) lacking(c *call, voters *electorate) lack {
-	if !c.under(s.ideal()).allowed {
+func (c *call) lacking(voters *electorate) lack {
+	s := shortfall{c, voters.ballots}
+	if !c.under(c.voting.ideal()).allowed {
 		return lack{}
 	}
-	if out := s.outOfReach(c, voters.severity); out.text != "" {
+	if out := c.outOfReach(voters.severity); out.text != "" {
 		return out
 	}
-	if out := s.dependent(c, voters.ballots); out.text != "" {
+	if out := s.dependent(); out.text != "" {
 		return out
 	}
-	h, ok := s.fewestVoters(c, voters.ballots)
+	h, ok := s.fewestVoters()
 	if !ok {
 		return lack{
 			text:   "more people than now exist would have to approve",
@@ -82,31 +90,32 @@ func (s *Set) lacking(c *call, voters *electorate) lack {
 
 // dependent determines whether the users who may decide would suffice if no person could act as
 // several of them.
-func (s *Set) dependent(c *call, ballots []ballot) lack {
-	if !c.under(s.tally.facts(new(provenance.Independence), c.requester, ballots, false)).allowed {
+func (s shortfall) dependent() lack {
+	c := s.call
+	if !c.under(c.voting.tally.facts(new(provenance.Independence), c.requester, s.cast, false)).allowed {
 		return lack{}
 	}
-	users := make([]access.Principal, len(ballots))
-	for i, b := range ballots {
+	users := make([]access.Principal, len(s.cast))
+	for i, b := range s.cast {
 		users[i] = b.user
 	}
 	return lack{
 		text: fmt.Sprintf("%s may decide this but count as %s, because the creator or editor of a member could vote as that member",
-			persons(len(ballots)), persons(max(1, c.is.Count(c.requester, users)))),
+			persons(len(s.cast)), persons(max(1, c.is.Count(c.requester, users)))),
 		remedy: "Ask an independent member to confirm the others with `palyra members confirm NAME`, or confirm them on the gateway's host: `palyrad members confirm NAME`.",
 	}
 }
 
-// fewestVoters finds the fewest further voters who allow the call in addition to base.
-func (s *Set) fewestVoters(c *call, base []ballot) (moreVoters, bool) {
+// fewestVoters finds the fewest further voters who allow the call.
+func (s shortfall) fewestVoters() (moreVoters, bool) {
 	for n := 1; n <= maxMoreVoters; n++ {
-		if h := (moreVoters{people: n}); s.helps(c, base, h) {
+		if h := (moreVoters{people: n}); s.allowsWith(h, nil) {
 			return h, true
 		}
 	}
 	for n := 1; n <= maxMoreOfARole; n++ {
-		for _, r := range s.vocab.Roles {
-			if h := (moreVoters{n, r}); s.helps(c, base, h) {
+		for _, r := range s.call.rules.vocab.Roles {
+			if h := (moreVoters{n, r}); s.allowsWith(h, nil) {
 				return h, true
 			}
 		}
@@ -114,31 +123,27 @@ func (s *Set) fewestVoters(c *call, base []ballot) (moreVoters, bool) {
 	return moreVoters{}, false
 }
 
-// helps tries further voters.
-func (s *Set) helps(c *call, base []ballot, h moreVoters) bool {
-	return s.allowsWith(c, base, h, nil)
-}
-
-// allowsWith tries further voters, with change applied to each ballot unless it is nil.
-func (s *Set) allowsWith(c *call, base []ballot, h moreVoters, change func(*ballot)) bool {
-	if len(base) == 0 && change == nil {
-		facts := s.memo.get(h, func() types.Record { return s.facts(access.Principal{}, s.ballotsOf(h), false) })
+// allowsWith tries further voters, with change applied to each of their ballots unless it is nil.
+func (s shortfall) allowsWith(h moreVoters, change func(*ballot)) bool {
+	c, v := s.call, s.call.voting
+	if len(s.cast) == 0 && change == nil {
+		facts := v.more.get(h, func() types.Record { return v.facts(access.Principal{}, v.ballotsOf(h), false) })
 		return c.under(facts).allowed
 	}
-	ballots := slices.Concat(base, s.ballotsOf(h))
+	ballots := slices.Concat(s.cast, v.ballotsOf(h))
 	if change != nil {
-		for i := range ballots[len(base):] {
-			change(&ballots[len(base)+i])
+		for i := range ballots[len(s.cast):] {
+			change(&ballots[len(s.cast)+i])
 		}
 	}
 	return c.under(c.facts(ballots, false)).allowed
 }
 
 // ballotsOf returns the votes of further voters.
-func (s *Set) ballotsOf(h moreVoters) []ballot {
+func (v *voting) ballotsOf(h moreVoters) []ballot {
 	ballots := make([]ballot, 0, h.people)
 	for i := range h.people {
-		ballots = append(ballots, s.offers.voter(i, h.roles()...))
+		ballots = append(ballots, v.offers.voter(i, h.roles()...))
 	}
 	return ballots
 }
@@ -146,15 +151,15 @@ func (s *Set) ballotsOf(h moreVoters) []ballot {
 // missing describes the votes that must be added to the cast votes to allow the call, as far as
 // existing users can add them. It also returns the required voters if more voters suffice. The
 // text is "" if no votes can help.
-func (s *Set) missing(c *call, cast []ballot, voters *electorate) (string, *Wanted) {
+func (c *call) missing(cast []ballot, voters *electorate) (string, *Wanted) {
 	if !c.under(c.facts(append(slices.Clone(cast), voters.ballots...), false)).allowed {
-		return s.lacking(c, voters).text, nil
+		return c.lacking(voters).text, nil
 	}
 	cast = refreshed(cast)
 	if c.under(c.facts(cast, false)).allowed {
 		return "a new vote: the existing votes are too old, or belong to a grant", nil
 	}
-	if w := s.wanted(c, cast); w != nil {
+	if w := (shortfall{c, cast}).wanted(); w != nil {
 		return w.String(), w
 	}
 	return "an approval by others or in another way; see the policies named", nil
@@ -202,25 +207,25 @@ func (w *Wanted) String() string {
 }
 
 // wanted finds the further votes that would allow a call; nil if a few more do not suffice.
-func (s *Set) wanted(c *call, cast []ballot) *Wanted {
-	h, ok := s.fewestVoters(c, cast)
+func (s shortfall) wanted() *Wanted {
+	h, ok := s.fewestVoters()
 	if !ok {
 		return nil
 	}
-	w := &Wanted{More: h.people, Role: h.role, Have: c.counted(cast, h.role)}
-	s.addConditions(w, c, cast, h)
+	w := &Wanted{More: h.people, Role: h.role, Have: s.counted(h.role)}
+	s.addConditions(w, h)
 	return w
 }
 
 // counted returns the number of users whose approvals count, with a role if it is set.
-func (c *call) counted(cast []ballot, role access.Role) int {
+func (s shortfall) counted(role access.Role) int {
 	var users []access.Principal
-	for _, b := range cast {
+	for _, b := range s.cast {
 		if role == "" || slices.Contains(b.roles, role) {
 			users = append(users, b.user)
 		}
 	}
-	n := c.is.Count(c.requester, users)
+	n := s.call.is.Count(s.call.requester, users)
 	if role == "" { // a first approval need not be independent
 		n = max(n, min(len(users), 1))
 	}
@@ -228,21 +233,21 @@ func (c *call) counted(cast []ballot, role access.Role) int {
 }
 
 // addConditions finds the surfaces and the proof that the next voters need.
-func (s *Set) addConditions(w *Wanted, c *call, cast []ballot, h moreVoters) {
-	if !slices.ContainsFunc(c.found, func(p *compiled) bool { return p.votes }) {
+func (s shortfall) addConditions(w *Wanted, h moreVoters) {
+	if !slices.ContainsFunc(s.call.found, func(p *compiled) bool { return p.votes }) {
 		return // no policy reads surfaces or proofs
 	}
-	offered := s.offers.list()
+	offered := s.call.voting.offers.list()
 	for _, surface := range offered {
-		if s.allowsWith(c, cast, h, func(b *ballot) { b.surfaces = []access.Surface{surface} }) {
+		if s.allowsWith(h, func(b *ballot) { b.surfaces = []access.Surface{surface} }) {
 			w.Surfaces = append(w.Surfaces, surface)
 		}
 	}
 	if len(w.Surfaces) == len(offered) {
 		w.Surfaces = nil
 	}
-	w.Present = !s.allowsWith(c, cast, h, func(b *ballot) { b.present = false })
-	w.Paired = !s.allowsWith(c, cast, h, func(b *ballot) { b.paired = false })
+	w.Present = !s.allowsWith(h, func(b *ballot) { b.present = false })
+	w.Paired = !s.allowsWith(h, func(b *ballot) { b.paired = false })
 }
 
 func persons(n int) string {

@@ -130,10 +130,10 @@ func tryMonotone(t *testing.T, s *Set, w writer) (refused, broken bool) {
 			strong = append(strong, fresh)
 		}
 		standing := w.r.IntN(2) == 0
-		before, ok1 := helpful(p, s.tally.facts(is, requester, weak, standing))
+		before, ok1 := helpful(p, s.voting.tally.facts(is, requester, weak, standing))
 		// A grant is weaker than a fresh vote, but not stronger than no vote.
 		stands := standing && len(weak) > 0 && w.r.IntN(2) == 0
-		after, ok2 := helpful(p, s.tally.facts(is, requester, strong, stands))
+		after, ok2 := helpful(p, s.voting.tally.facts(is, requester, strong, stands))
 		if !ok1 || !ok2 || !before || after {
 			continue
 		}

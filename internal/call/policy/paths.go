@@ -68,19 +68,29 @@ func foldedPath(f *tool.Facts) any {
 	}
 }
 
-func (s *Set) evaluate(r *Request, grants []Grant) Verdict {
+// evaluate decides a call.
+func (e *evaluator) evaluate(r *Request, grants []Grant) Verdict {
 	if r.alone() {
-		return s.evaluateOne(r, grants)
+		return e.evaluateOne(r, grants)
 	}
-	return s.evaluateEach(r.PerPath(), grants)
+	return e.evaluateEach(r.PerPath(), grants)
+}
+
+// evaluateOne decides a call that changes at most one file.
+func (e *evaluator) evaluateOne(r *Request, grants []Grant) Verdict {
+	c, refused := e.prepare(r)
+	if refused != nil {
+		return Verdict{code: refused.code, errors: []string{refused.message}}
+	}
+	return c.evaluate(grants)
 }
 
 // evaluateEach evaluates requests that must be allowed together.
-func (s *Set) evaluateEach(list []Request, grants []Grant) Verdict {
+func (e *evaluator) evaluateEach(list []Request, grants []Grant) Verdict {
 	if len(list) == 1 {
-		return s.evaluateOne(&list[0], grants)
+		return e.evaluateOne(&list[0], grants)
 	}
-	verdicts := s.evaluateAll(list, grants)
+	verdicts := e.evaluateAll(list, grants)
 	for _, v := range verdicts {
 		if v.effect == Deny {
 			return v
@@ -91,17 +101,17 @@ func (s *Set) evaluateEach(list []Request, grants []Grant) Verdict {
 	}
 	// One grant must cover every file.
 	for _, g := range grants {
-		if v, ok := allAllow(s.evaluateAll(list, []Grant{g})); ok {
+		if v, ok := allAllow(e.evaluateAll(list, []Grant{g})); ok {
 			return v
 		}
 	}
-	return strictest(s.evaluateAll(list, nil))
+	return strictest(e.evaluateAll(list, nil))
 }
 
-func (s *Set) evaluateAll(list []Request, grants []Grant) []Verdict {
+func (e *evaluator) evaluateAll(list []Request, grants []Grant) []Verdict {
 	verdicts := make([]Verdict, len(list))
 	for i := range list {
-		verdicts[i] = s.evaluateOne(&list[i], grants)
+		verdicts[i] = e.evaluateOne(&list[i], grants)
 	}
 	return verdicts
 }
@@ -152,13 +162,17 @@ func uniqueByID(list []Determining) []Determining {
 // Judge evaluates a proposal with exactly the given votes. It is called after each vote, and
 // again before dispatch if the snapshot has changed.
 func (s *Set) Judge(r Request, a Approval) Judgement {
-	if gate := s.skillGate(&r); gate != nil && !gate.Allowed {
+	if gate := s.access.skillGate(&r); gate != nil && !gate.Allowed {
 		return gate.Judgement
 	}
 	var joined Judgement
 	list := r.PerPath()
 	for i := range list {
-		j := s.judgeOne(&list[i], a)
+		c, refused := s.evaluator.prepare(&list[i])
+		if refused != nil {
+			return Judgement{Errors: []string{refused.message}}
+		}
+		j := c.judge(a)
 		if !j.Allowed {
 			return j
 		}

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cedar-policy/cedar-go/types"
-
 	"palyra/internal/core/access"
 )
 
@@ -48,32 +46,23 @@ func (r reach) voter(n int, roles ...access.Role) ballot {
 	}
 }
 
-// everybody is the approval of ten users who hold every role and prove everything within reach.
-func (s *Set) everybody(r reach) types.Record {
-	var ballots []ballot
-	for i := range 10 {
-		ballots = append(ballots, r.voter(i, s.vocab.Roles...))
-	}
-	return s.facts(access.Principal{}, ballots, false)
-}
-
 // outOfReach determines whether the gateway itself prevents an approval. This is the case if
 // existing or additional users could allow the call on a gateway with another surface or a
 // proof of presence.
-func (s *Set) outOfReach(c *call, severity string) lack {
+func (c *call) outOfReach(severity string) lack {
 	all := everywhere()
-	if s.offers == all {
+	if c.voting.offers == all {
 		return lack{}
 	}
 	people := func(r reach) bool { return c.under(c.voters(r, severity).facts).allowed }
-	anybody := func(r reach) bool { return c.under(s.everybody(r)).allowed }
+	anybody := func(r reach) bool { return c.under(c.voting.strongest(r)).allowed }
 	switch {
-	case people(s.offers):
+	case people(c.voting.offers):
 		return lack{}
 	case people(all):
-		return s.wanting(people)
-	case !anybody(s.offers):
-		return s.wanting(anybody)
+		return c.voting.offers.wanting(people)
+	case !anybody(c.voting.offers):
+		return c.voting.offers.wanting(anybody)
 	default:
 		return lack{}
 	}
@@ -81,56 +70,56 @@ func (s *Set) outOfReach(c *call, severity string) lack {
 
 // wanting finds the smallest addition to this gateway's reach that suffices. All additions
 // together are known to suffice.
-func (s *Set) wanting(suffices func(reach) bool) lack {
+func (r reach) wanting(suffices func(reach) bool) lack {
 	need := everywhere()
-	if !s.offers.present {
+	if !r.present {
 		if without := (reach{on: need.on}); suffices(without) {
 			need = without
 		}
 	}
 	var alone []access.Surface
 	for i, surface := range surfaces {
-		one := reach{on: s.offers.on | 1<<i, present: need.present}
+		one := reach{on: r.on | 1<<i, present: need.present}
 		switch {
 		case !suffices(one):
-		case one.on == s.offers.on:
-			return s.wants(nil, "", need) // the surfaces are sufficient
+		case one.on == r.on:
+			return r.wants(nil, "", need) // the surfaces are sufficient
 		default:
 			alone = append(alone, surface)
 		}
 	}
 	if len(alone) > 0 {
-		return s.wants(alone, " or ", need)
+		return r.wants(alone, " or ", need)
 	}
-	return s.wants(s.together(need, suffices), " and ", need)
+	return r.wants(r.together(need, suffices), " and ", need)
 }
 
 // together removes, one after the other, the surfaces that the call does not need.
-func (s *Set) together(need reach, suffices func(reach) bool) []access.Surface {
+func (r reach) together(need reach, suffices func(reach) bool) []access.Surface {
 	for i := range surfaces {
 		fewer := reach{on: need.on &^ (1 << i), present: need.present}
-		if s.offers.on&(1<<i) == 0 && suffices(fewer) {
+		if r.on&(1<<i) == 0 && suffices(fewer) {
 			need = fewer
 		}
 	}
-	return reach{on: need.on &^ s.offers.on}.list()
+	return reach{on: need.on &^ r.on}.list()
 }
 
 // wants describes the missing reach: votes on these surfaces, and presence.
-func (s *Set) wants(on []access.Surface, word string, need reach) lack {
+func (r reach) wants(on []access.Surface, word string, need reach) lack {
 	var policyWants, gatewayHas []string
 	if len(on) > 0 {
 		names := joined(on, word)
 		policyWants = append(policyWants, "an approval on "+names)
 		gatewayHas = append(gatewayHas, "no "+strings.ReplaceAll(names, word, " and no ")+" is available in this version")
 	}
-	if need.present && !s.offers.present {
+	if need.present && !r.present {
 		policyWants = append(policyWants, "an approver who proves to be present")
 		gatewayHas = append(gatewayHas, "presence cannot be proven in this version")
 	}
 	why := strings.Join(gatewayHas, ", and ")
 	remedy := strings.ToUpper(why[:1]) + why[1:] + ". Ask an operator to change the policy"
-	if offered := s.offers.list(); len(on) > 0 && len(offered) > 0 {
+	if offered := r.list(); len(on) > 0 && len(offered) > 0 {
 		remedy += " so that it accepts an approval on " + joined(offered, " or ")
 	}
 	return lack{

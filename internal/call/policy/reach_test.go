@@ -138,7 +138,7 @@ func TestNobodyPresent(t *testing.T) {
 		"deciding roles, and an operator":            {text: presentDecider, proving: []access.Principal{policytest.Bob}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			problem, remedy := policytest.Set(t, policytest.ManyMembers(c.text)).NobodyPresent(c.proving)
+			problem, remedy := policytest.Set(t, policytest.ManyMembers(c.text)).View().NobodyPresent(c.proving)
 			if reported := problem != ""; reported != c.reported || reported && (!strings.Contains(problem, "no approver has") || !strings.Contains(remedy, "palyra key presence --passphrase")) {
 				t.Errorf("the problem is %q, the remedy %q", problem, remedy)
 			}

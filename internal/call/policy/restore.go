@@ -66,7 +66,7 @@ func Restore(inputs []byte, snapshotDigest string) (*Set, error) {
 	case s.snapshotDigest != snapshotDigest:
 		return nil, notRestored(snapshotDigest, "its stored parts produce "+s.snapshotDigest+" in this version of palyrad")
 	}
-	s.forgetTokens()
+	s.rules.forgetTokens()
 	return s, nil
 }
 

@@ -63,8 +63,8 @@ when { context.risk + 9223372036854775807 < 5 };`))
 		t.Errorf("Judge = %+v, want an error", j)
 	}
 	// Negative control: Cedar alone allows the same call.
-	c, _ := s.prepare(&r)
-	c.context["approval"] = s.noApproval
+	c, _ := s.evaluator.prepare(&r)
+	c.context["approval"] = s.voting.noApproval
 	req := c.req
 	req.Context = types.NewRecord(c.context)
 	if decision, diag := cedar.Authorize(c.found, c.entities, req); decision != cedar.Allow || len(diag.Errors) != 1 {
@@ -172,7 +172,7 @@ func TestSamplesRefuseDamagedDefaults(t *testing.T) {
 }
 
 func decides(s *Set, who, requester access.Principal) bool {
-	return s.Authorize(AccessRequest{
+	return s.Access().Authorize(AccessRequest{
 		Caller: access.Caller{Principal: who, Surface: access.SurfaceCLI}, Permission: access.PermApprovalDecide,
 		Approval: &ApprovalResource{ID: "01J", Severity: expr.SeverityHigh, Requester: requester},
 	}).Allowed
@@ -292,7 +292,7 @@ func TestPermitSaysWhy(t *testing.T) {
 	t.Parallel()
 	two := mustLoad(t, small("", access.Member{Principal: bea, Roles: []access.Role{access.RoleOperator}}))
 	ask := func(who, requester access.Principal) error {
-		return two.Permit(AccessRequest{
+		return two.Access().Permit(AccessRequest{
 			Caller: access.Caller{Principal: who, Surface: access.SurfaceCLI}, Permission: access.PermApprovalDecide,
 			Approval: &ApprovalResource{ID: "01J", Severity: expr.SeverityHigh, Requester: requester},
 		})

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 
 	"palyra/internal/core/access"
-	"palyra/internal/core/provenance"
-	"palyra/internal/core/tool"
 )
 
 // Snapshot has the operator's settings in force at a call: the ToolCallPolicySnapshot of the
@@ -163,38 +161,3 @@ type Secret struct {
 	Header string   `json:"header"`
 	Env    string   `json:"env"`
 }
-
-// snapshotDocument is the content of a snapshot digest, in canonical form.
-type snapshotDocument struct {
-	Format        string           `json:"format"`
-	Settings      Snapshot         `json:"settings"`
-	PolicyVersion string           `json:"policy_version"`
-	SchemaDigest  string           `json:"cedar_schema_digest"`
-	Schema        string           `json:"cedar_schema"`
-	Policies      []snapshotPolicy `json:"policies"`
-	Tools         []snapshotTool   `json:"tools"`
-	Entities      json.RawMessage  `json:"entities"`
-	// NoDevice are the members that cannot vote because they have no device.
-	NoDevice []access.Principal `json:"no_device,omitempty"`
-	// Surfaces is nil for all surfaces.
-	Surfaces   []access.Surface `json:"surfaces,omitempty"`
-	NoPresence bool             `json:"no_presence,omitempty"`
-	// Controllers records which members one person could act as.
-	Controllers provenance.Controllers `json:"hands,omitempty"`
-}
-
-type snapshotPolicy struct {
-	ID   string `json:"id"`
-	File string `json:"file"`
-	Text string `json:"text"`
-}
-
-type snapshotTool struct {
-	Name             string            `json:"name"`
-	DefinitionDigest string            `json:"definition_digest"`
-	Capabilities     []tool.Capability `json:"capabilities"`
-	Executor         tool.Executor     `json:"executor"`
-}
-
-// snapshotFormat names the layout of snapshotDocument.
-const snapshotFormat = "palyra.policy-snapshot/v1"

@@ -81,11 +81,11 @@ func TestSkillGate(t *testing.T) {
 			if got := set.Simulate(skillCall(), votes, nil).Effect() == policy.Allow; got != want {
 				t.Errorf("simulated with a person's yes: %v", got)
 			}
-			listed := slices.ContainsFunc(set.Catalog(skillCall().Caller), func(e policy.CatalogEntry) bool { return e.Tool == "web/lookup" })
+			listed := slices.ContainsFunc(set.Catalog().Tools(skillCall().Caller), func(e policy.CatalogEntry) bool { return e.Tool == "web/lookup" })
 			if listed != (c.by == "") { // the listing evaluates no call, so the error does not occur
 				t.Errorf("listed: %v", listed)
 			}
-			if bars := set.Bars(skillCall().Caller, "web/lookup"); c.by != "" && (len(bars) != 1 || bars[0].ID != c.by) {
+			if bars := set.Catalog().Bars(skillCall().Caller, "web/lookup"); c.by != "" && (len(bars) != 1 || bars[0].ID != c.by) {
 				t.Errorf("hidden by %v", bars)
 			}
 		})

@@ -24,7 +24,7 @@ func TestSoleUser(t *testing.T) {
 	} {
 		set := policytest.Set(t, policytest.Options{Members: []access.Member{c.second}})
 		caller := access.Caller{Principal: policytest.Alice, OnBehalfOf: policytest.Alice, Surface: access.SurfaceCLI, Roles: []access.Role{access.RoleOwner}}
-		got := set.Authorize(policy.AccessRequest{
+		got := set.Access().Authorize(policy.AccessRequest{
 			Caller: caller, Permission: access.PermApprovalDecide, Approval: &policy.ApprovalResource{Severity: "high", Requester: policytest.Alice},
 		})
 		if got.Allowed != c.allowed {

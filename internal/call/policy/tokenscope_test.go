@@ -38,7 +38,7 @@ func TestTokenBounds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			caller := access.Caller{Principal: c.who, OnBehalfOf: c.who, Surface: access.SurfaceGRPC, Token: c.bounds}
-			err := set.Permit(policy.AccessRequest{Caller: caller, Permission: access.PermJournalRead})
+			err := set.Access().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermJournalRead})
 			if (err == nil) != c.want {
 				t.Fatalf("%v, want %v", err, c.want)
 			}

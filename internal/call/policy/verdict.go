@@ -1,13 +1,11 @@
 package policy
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
 	"palyra/internal/call/policy/internal/expr"
-	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 )
 
@@ -32,9 +30,6 @@ func (e Effect) String() string {
 		return "deny"
 	}
 }
-
-// MarshalText returns the form of String.
-func (e Effect) MarshalText() ([]byte, error) { return []byte(e.String()), nil }
 
 // SeverityMedium is the severity of an ask without a @severity.
 const SeverityMedium = expr.SeverityMedium
@@ -151,30 +146,6 @@ func (v Verdict) Errors() []string { return append([]string(nil), v.errors...) }
 // SkillGate returns the decision on running the skill whose tool is called, nil for a call
 // without a skill. A closed gate is the reason of the denial.
 func (v Verdict) SkillGate() *SkillGate { return v.gate }
-
-// MarshalJSON encodes the shape.
-func (v Verdict) MarshalJSON() ([]byte, error) { return json.Marshal(v.Shape()) }
-
-// Shape is the verdict in its journaled form.
-func (v Verdict) Shape() any {
-	return struct {
-		Effect      Effect        `json:"effect"`
-		Reason      reason.Code   `json:"reason,omitempty"`
-		Remedy      string        `json:"remedy,omitempty"`
-		Determining []Determining `json:"determining"`
-		GrantID     string        `json:"grant_id,omitempty"`
-		Snapshot    string        `json:"snapshot_digest"`
-		Version     string        `json:"policy_version"`
-		TimeoutMS   int64         `json:"timeout_ms,omitempty"`
-		Severity    string        `json:"severity,omitempty"`
-		Missing     string        `json:"missing,omitempty"`
-		Errors      []string      `json:"errors,omitempty"`
-		Gate        *SkillGate    `json:"skill_gate,omitempty"`
-	}{
-		v.effect, v.Reason(), v.Remedy(), canonical.List(v.determining), v.grantID, v.snapshot, v.version,
-		v.timeout.Milliseconds(), v.severity, v.missing, v.errors, v.gate,
-	}
-}
 
 // Judgement is one evaluation: with exactly the given votes, or of one access rule. The zero
 // value is a denial.

@@ -216,24 +216,24 @@ when { context has exec && context.exec.basename == "git" && context.egress.mode
 	caller := policytest.Request("", "").Caller
 	set := policytest.Set(t, policytest.Options{Policies: text})
 	want := "[{fs.read false} {process.run true}]"
-	if got := fmt.Sprint(set.Catalog(caller)); got != want {
+	if got := fmt.Sprint(set.Catalog().Tools(caller)); got != want {
 		t.Errorf("catalog %v, want %v", got, want)
 	}
 	plain := policytest.Set(t, policytest.Options{})
-	if got := fmt.Sprint(plain.Catalog(caller)); got != "[{fs.read false} {http.fetch true} {process.run true}]" {
+	if got := fmt.Sprint(plain.Catalog().Tools(caller)); got != "[{fs.read false} {http.fetch true} {process.run true}]" {
 		t.Errorf("default catalog %v", got)
 	}
 	stranger := access.Caller{Principal: access.User("zoe")}
-	if got := plain.Catalog(stranger); len(got) != 0 {
+	if got := plain.Catalog().Tools(stranger); len(got) != 0 {
 		t.Errorf("a stranger sees %v", got)
 	}
 	for tool, want := range map[string]bool{"fs.read": true, "process.run": true, "http.fetch": false, "fs": false, "zzz": false} {
-		if set.Lists(caller, tool) != want || plain.Lists(stranger, tool) {
+		if set.Catalog().Lists(caller, tool) != want || plain.Catalog().Lists(stranger, tool) {
 			t.Errorf("Lists says something else of %s than Catalog", tool)
 		}
 	}
 	none := policytest.Set(t, policytest.Options{Policies: twoApprovers})
-	if got := fmt.Sprint(none.Catalog(caller)); got != "[{fs.read false} {http.fetch true}]" {
+	if got := fmt.Sprint(none.Catalog().Tools(caller)); got != "[{fs.read false} {http.fetch true}]" {
 		t.Errorf("with an unattainable approval: %v", got)
 	}
 }
@@ -247,7 +247,7 @@ func TestCatalogIsRememberedByMember(t *testing.T) {
 	members := []access.Member{member(access.RoleOperator), member(access.RoleAuditor)}
 	catalogs := func(set *policy.Set) (list []string) {
 		for _, m := range members {
-			entries := set.Catalog(access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal})
+			entries := set.Catalog().Tools(access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal})
 			list = append(list, fmt.Sprint(entries))
 			clear(entries)
 		}
@@ -308,7 +308,7 @@ func TestAccessRoles(t *testing.T) {
 	for permission, want := range table {
 		var got []string
 		for _, r := range roles {
-			j := set.Authorize(policy.AccessRequest{
+			j := set.Access().Authorize(policy.AccessRequest{
 				Caller: access.Caller{Principal: access.User("u-" + string(r)), Surface: access.SurfaceCLI}, Permission: permission,
 			})
 			if j.Allowed {
@@ -336,7 +336,7 @@ func TestSwap(t *testing.T) {
 				if err != nil || v.Effect() != want[v.SnapshotDigest()] {
 					t.Errorf("%v, %v from %s", err, v.Effect(), v.SnapshotDigest())
 				}
-				engine.Current().Catalog(run.Caller)
+				engine.Current().Catalog().Tools(run.Caller)
 			}
 		})
 	}

@@ -42,7 +42,7 @@ func (v View) Policies() []*expr.Policy {
 	if v.set == nil {
 		return nil
 	}
-	return candidates(v.set.policies).parsed()
+	return candidates(v.set.rules.policies).parsed()
 }
 
 func (c candidates) parsed() []*expr.Policy {
@@ -55,16 +55,16 @@ func (c candidates) parsed() []*expr.Policy {
 
 // InScope reports whether a scope clause matches an entity.
 func (v View) InScope(uid types.EntityUID, scope expr.ScopeNode) bool {
-	return v.set.dir.InScope(uid, scope)
+	return v.set.rules.dir.InScope(uid, scope)
 }
 
 // Above returns all groups that contain an entity, in no particular order.
-func (v View) Above(uid types.EntityUID) []types.EntityUID { return v.set.dir.Ancestors[uid] }
+func (v View) Above(uid types.EntityUID) []types.EntityUID { return v.set.rules.dir.Ancestors[uid] }
 
 // Entities lists the entities of a type, by name.
 func (v View) Entities(t types.EntityType) []types.EntityUID {
 	var out []types.EntityUID
-	for uid := range v.set.dir.Entities {
+	for uid := range v.set.rules.dir.Entities {
 		if uid.Type == t {
 			out = append(out, uid)
 		}
@@ -74,14 +74,14 @@ func (v View) Entities(t types.EntityType) []types.EntityUID {
 }
 
 // Roles returns the built-in roles and the declared ones.
-func (v View) Roles() []access.Role { return v.set.vocab.Roles }
+func (v View) Roles() []access.Role { return v.set.rules.vocab.Roles }
 
 // Arguments returns the form of a tool's input, nil for a tool that is not pinned.
-func (v View) Arguments(tool string) *args.Type { return v.set.vocab.Args[tool] }
+func (v View) Arguments(tool string) *args.Type { return v.set.rules.vocab.Args[tool] }
 
 // Voting returns the surfaces for votes, and whether presence can be proven.
 func (v View) Voting() (on []access.Surface, present bool) {
-	return v.set.offers.list(), v.set.offers.present
+	return v.set.voting.offers.list(), v.set.voting.offers.present
 }
 
 // Call is a request in the form that policies read.
@@ -94,34 +94,34 @@ type Call struct {
 // Call returns a request about one file with some votes; false if it has no Cedar form. If the
 // gate of its skill is closed, it returns the request of the gate.
 func (v View) Call(r Request, a Approval) (Call, bool) {
-	if gate := v.set.skillGate(&r); gate != nil && !gate.Allowed {
+	if gate := v.set.access.skillGate(&r); gate != nil && !gate.Allowed {
 		return v.Gate(r)
 	}
-	c, refused := v.set.prepare(&r)
+	c, refused := v.set.evaluator.prepare(&r)
 	if refused != nil {
 		return Call{}, false
 	}
 	context := c.contextOf(allAttributes)
-	context["approval"] = v.set.noApproval
+	context["approval"] = v.set.voting.noApproval
 	if len(a.Votes) > 0 {
-		context["approval"] = c.facts(v.set.ballots(a, c.requester), a.Standing)
+		context["approval"] = c.facts(v.set.voting.ballots(a, c.requester), a.Standing)
 	}
-	return Call{Env: c.env(types.NewRecord(context)), Policies: v.set.inScope(c.req).parsed()}, true
+	return Call{Env: c.env(types.NewRecord(context)), Policies: v.set.rules.inScope(c.req).parsed()}, true
 }
 
 // Gate returns the request that decides whether the caller may run the skill of a call about
 // one file. It returns false for a call without a skill, and if the request has no Cedar form.
 func (v View) Gate(r Request) (Call, bool) {
-	if v.set.skillGate(&r) == nil {
+	if v.set.access.skillGate(&r) == nil {
 		return Call{}, false
 	}
-	req, known, misfit := v.set.accessRequest(skillRequest(r.Caller, r.SkillID))
+	req, known, misfit := v.set.access.request(skillRequest(r.Caller, r.SkillID))
 	if misfit != "" {
 		return Call{}, false
 	}
 	return Call{Env: expr.Env{
 		Entities: known, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: req.Context,
-	}, Policies: v.set.inScope(req).parsed()}, true
+	}, Policies: v.set.rules.inScope(req).parsed()}, true
 }
 
 // Change is a modified set for evaluating a call. It keeps the tools and roles of the original
@@ -155,43 +155,27 @@ func (v View) TryAccess(change *Change, requests ...AccessRequest) []Judgement {
 	s := v.changed(change)
 	out := make([]Judgement, len(requests))
 	for i, r := range requests {
-		out[i] = s.Authorize(r)
+		out[i] = s.access.Authorize(r)
 	}
 	return out
 }
 
 func (v View) changed(change *Change) *Set {
-	s := newSet(change.Config, v.set.vocab, v.set.tally)
-	for _, p := range v.set.policies {
+	s := newSet(change.Config, v.set.rules.vocab, v.set.voting.tally)
+	for _, p := range v.set.rules.policies {
 		if !slices.Contains(change.Drop, p.Policy) {
-			s.policies = append(s.policies, p)
+			s.rules.policies = append(s.rules.policies, p)
 		}
 	}
 	for _, p := range change.Add {
-		s.policies = append(s.policies, compile(p))
+		s.rules.policies = append(s.rules.policies, compile(p))
 	}
-	for _, p := range s.policies {
-		s.byID[cedar.PolicyID(p.ID)] = p
+	for _, p := range s.rules.policies {
+		s.rules.byID[cedar.PolicyID(p.ID)] = p
 	}
-	s.index = buildIndex(s.policies)
-	s.findSole()
+	s.rules.index = buildIndex(s.rules.policies)
+	s.voting.findSole()
 	return s
-}
-
-// reachOf returns the reach that the configuration declares for this gateway.
-func reachOf(cfg Config) reach {
-	r := everywhere()
-	r.present = !cfg.NoPresence
-	if cfg.Surfaces == nil {
-		return r
-	}
-	r.on = 0
-	for i, surface := range surfaces {
-		if slices.Contains(cfg.Surfaces, surface) {
-			r.on |= 1 << i
-		}
-	}
-	return r
 }
 
 // asksPresence reports whether a policy reads the presence of a vote, or contains a vote
@@ -212,15 +196,15 @@ func (c *compiled) asksPresence() bool {
 
 // NobodyPresent reports policies that require proof of presence if no user with a presence key
 // may decide an approval; otherwise it returns "".
-func (s *Set) NobodyPresent(proving []access.Principal) (problem, remedy string) {
+func (v View) NobodyPresent(proving []access.Principal) (problem, remedy string) {
 	var asking []string
-	for _, p := range s.policies {
+	for _, p := range v.set.rules.policies {
 		if p.asksPresence() {
 			asking = append(asking, p.ID)
 		}
 	}
-	if len(asking) == 0 || slices.ContainsFunc(s.dir.Voters, func(m access.Member) bool {
-		return slices.Contains(proving, m.Principal) && s.decidesByPolicy(m.Principal)
+	if len(asking) == 0 || slices.ContainsFunc(v.set.rules.dir.Voters, func(m access.Member) bool {
+		return slices.Contains(proving, m.Principal) && v.set.voting.decidesByPolicy(m.Principal)
 	}) {
 		return "", ""
 	}
@@ -229,29 +213,27 @@ func (s *Set) NobodyPresent(proving []access.Principal) (problem, remedy string)
 		"Make one with the credential of a device: `palyra key presence --passphrase`. One that waits is confirmed by `palyrad presence confirm DEVICE` on the gateway's host."
 }
 
-// findSole marks the user who is the only approver and may therefore answer their own calls.
-// access.Member.Decides defines approvers. If at most one user satisfies it, users who may
-// decide by the operator's policies count as well. A user with another possible approver is
-// therefore never sole.
-func (s *Set) findSole() {
-	for _, m := range s.dir.Voters {
-		if m.Decides() {
-			s.deciders = append(s.deciders, m)
-		}
+// env returns the environment of the call's conditions.
+func (c *call) env(context types.Record) expr.Env {
+	return expr.Env{
+		Entities: c.entities, Principal: c.req.Principal, Action: c.req.Action, Resource: c.req.Resource,
+		Context: context,
 	}
-	for _, m := range s.dir.Voters {
-		if len(s.deciders) < 2 && !m.Decides() && s.decidesByPolicy(m.Principal) {
-			s.deciders = append(s.deciders, m)
-		}
-	}
-	if len(s.deciders) != 1 {
-		return
-	}
-	s.dir.MarkSole(s.deciders[0].Principal)
 }
 
-func (s *Set) decidesByPolicy(user access.Principal) bool {
-	return slices.ContainsFunc(s.offers.list(), func(surface access.Surface) bool {
-		return s.mayDecide(decider(user, surface, s.offers.present), access.Principal{}, "")
-	})
+// Simulate is Evaluate with hypothetical votes on the call: if they suffice, the ask becomes an
+// allow, otherwise the verdict names the missing votes.
+func (s *Set) Simulate(r Request, a Approval, grants []Grant) Verdict {
+	v := s.Evaluate(r, grants)
+	if len(a.Votes) == 0 {
+		return v
+	}
+	j := s.Judge(r, a)
+	if j.Allowed {
+		return Verdict{effect: Allow, determining: j.Determining, snapshot: s.snapshotDigest, version: s.version, gate: v.gate}
+	}
+	if v.effect == Ask {
+		v.missing, v.wanted = j.Missing, j.Wanted
+	}
+	return v
 }

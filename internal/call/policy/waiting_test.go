@@ -39,7 +39,7 @@ permit(principal, action == Action::"tool.execute/docs/search", resource) when {
 	if v := waits.Evaluate(policytest.Request("docs/search", `{"url":"x"}`), nil); v.Effect() != policy.Deny || v.Reason() != reason.UnknownTool {
 		t.Errorf("the tool that is not there: %v, %s", v.Effect(), v.Reason())
 	}
-	for _, entry := range waits.Catalog(policytest.Request("fs.read", `{}`).Caller) {
+	for _, entry := range waits.Catalog().Tools(policytest.Request("fs.read", `{}`).Caller) {
 		if entry.Tool == "docs/search" {
 			t.Error("the tool that is not there is listed")
 		}

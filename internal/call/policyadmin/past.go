@@ -57,7 +57,7 @@ func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall
 	if err != nil {
 		return PastCall{}, err
 	}
-	if !one.of(by.Principal) && !p.use.Engine.Current().Authorize(policy.AccessRequest{Caller: by, Permission: access.PermJournalRead}).Allowed {
+	if !one.of(by.Principal) && !p.use.Engine.Current().Access().Authorize(policy.AccessRequest{Caller: by, Permission: access.PermJournalRead}).Allowed {
 		return PastCall{}, noCall(id)
 	}
 	if len(one.Evaluations) == 0 {

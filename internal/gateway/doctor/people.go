@@ -70,7 +70,7 @@ func (p *subject) presence(ctx context.Context) finding {
 			proving = append(proving, m)
 		}
 	}
-	if problem, remedy := set.NobodyPresent(proving); problem != "" {
+	if problem, remedy := set.View().NobodyPresent(proving); problem != "" {
 		return doubtful(problem, remedy)
 	}
 	if len(proving) == 0 {

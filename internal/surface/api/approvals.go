@@ -97,7 +97,7 @@ func principalsOf(texts []string) (list []access.Principal, err error) {
 // standing returns the effect that a plain approval by the caller would have.
 func (a *approvals) standing(ctx context.Context, r approval.Record) *palyrav1.ApprovalStanding {
 	caller := callerOf(ctx)
-	s := &palyrav1.ApprovalStanding{Own: r.Own(a.engine.Current().Requester(caller)), Voted: r.HasVoted(caller.Principal)}
+	s := &palyrav1.ApprovalStanding{Own: r.Own(a.engine.Current().Access().Requester(caller)), Voted: r.HasVoted(caller.Principal)}
 	err := a.desk.MayVote(ctx, caller, r)
 	if s.MayDecide = err == nil; err == nil {
 		return s
@@ -141,7 +141,7 @@ func (a *approvals) current(ctx context.Context, id string) (*palyrav1.Approval,
 func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRequest) (*palyrav1.GetApprovalResponse, error) {
 	r, err := a.desk.Get(ctx, req.GetApprovalId())
 	if err == nil && !a.shows(ctx, r) {
-		err = a.engine.Current().Permit(policy.AccessRequest{Caller: callerOf(ctx), Permission: access.PermApprovalRead})
+		err = a.engine.Current().Access().Permit(policy.AccessRequest{Caller: callerOf(ctx), Permission: access.PermApprovalRead})
 	}
 	if err != nil {
 		return nil, err
@@ -282,7 +282,7 @@ func (a *approvals) Said(caller access.Caller, gateway string, req *palyrav1.Dec
 
 // MayRead returns an error unless the caller may see other members.
 func (a *approvals) MayRead(caller access.Caller) error {
-	return a.engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessRead})
+	return a.engine.Current().Access().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessRead})
 }
 
 // CancelApproval withdraws a pending approval, or revokes an approval that was allowed and not

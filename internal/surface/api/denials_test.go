@@ -107,7 +107,7 @@ func TestEveryMethodRefusesWithoutPermission(t *testing.T) {
 	}
 	lacks := func(p access.Principal, needs access.Permission) bool {
 		caller := access.Caller{Principal: p, OnBehalfOf: p, Surface: access.SurfaceGRPC, Paired: true}
-		return w.engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: needs}) != nil
+		return w.engine.Current().Access().Permit(policy.AccessRequest{Caller: caller, Permission: needs}) != nil
 	}
 	scoped := func(scope access.Permission) *client {
 		return w.showing("Bearer " + w.alice.create(&palyrav1.CreateTokenRequest{Scopes: []string{string(scope)}}).GetText())

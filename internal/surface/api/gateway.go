@@ -63,7 +63,7 @@ func (g *gateway) CallTool(ctx context.Context, req *palyrav1.CallToolRequest, s
 
 // may reports whether the caller has a permission in addition to the method's own.
 func may(engine *policy.Engine, caller access.Caller, p access.Permission) bool {
-	return engine.Current().Authorize(policy.AccessRequest{Caller: caller, Permission: p}).Allowed
+	return engine.Current().Access().Authorize(policy.AccessRequest{Caller: caller, Permission: p}).Allowed
 }
 
 // mayExplain reports whether the caller may read the rules of a decision.
@@ -126,7 +126,7 @@ func (g *gateway) ListTools(ctx context.Context, _ *palyrav1.ListToolsRequest) (
 	caller, set := callerOf(ctx), g.engine.Current()
 	explained := mayExplain(g.engine, caller)
 	catalog := make(map[string]bool)
-	for _, entry := range set.Catalog(caller) {
+	for _, entry := range set.Catalog().Tools(caller) {
 		catalog[entry.Tool] = entry.MayAsk
 	}
 	res := &palyrav1.ListToolsResponse{}
@@ -144,7 +144,7 @@ func (g *gateway) ListTools(ctx context.Context, _ *palyrav1.ListToolsRequest) (
 		case listed && unusable == nil:
 			res.Tools = append(res.Tools, m)
 		case explained:
-			res.Hidden = append(res.Hidden, hiddenMessage(m, unusable, set.Bars(caller, d.Name)))
+			res.Hidden = append(res.Hidden, hiddenMessage(m, unusable, set.Catalog().Bars(caller, d.Name)))
 		}
 	}
 	return res, nil

@@ -278,7 +278,7 @@ func (g *guard) permit(ctx context.Context, who peer, procedure string, p access
 	// The voter's presence is known only after its proof was verified. The desk then checks it for
 	// each vote and each approval.
 	who.caller.Present = p == access.PermApprovalDecide && who.caller.Paired
-	if err := g.engine.Current().Permit(policy.AccessRequest{Caller: who.caller, Permission: p}); err != nil {
+	if err := g.engine.Current().Access().Permit(policy.AccessRequest{Caller: who.caller, Permission: p}); err != nil {
 		return g.refuse(ctx, who, procedure, err)
 	}
 	return nil

@@ -128,7 +128,7 @@ func (m *members) mayGive(caller access.Caller, roles []access.Role) error {
 			continue
 		}
 		request := policy.AccessRequest{Caller: caller, Permission: access.PermAccessWriteOwner}
-		if err := m.engine.Current().Permit(request); err != nil {
+		if err := m.engine.Current().Access().Permit(request); err != nil {
 			return err
 		}
 	}

@@ -125,7 +125,7 @@ func TestRowsAreValid(t *testing.T) {
 			continue
 		}
 		request := policy.AccessRequest{Caller: owner, Permission: row.Permission}
-		if err := set.Permit(request); reason.Of(err) == reason.PolicyError || row.Permission == "" {
+		if err := set.Access().Permit(request); reason.Of(err) == reason.PolicyError || row.Permission == "" {
 			t.Errorf("%s: Cedar does not know %q: %v", name, row.Permission, err)
 		}
 		if m := procedures()[name]; m != nil && sideEffectFree(m) && (row.Audit == api.AuditRoom || row.Limit != api.LimitRead) {
@@ -133,7 +133,7 @@ func TestRowsAreValid(t *testing.T) {
 		}
 	}
 	unknown := policy.AccessRequest{Caller: owner, Permission: "no.such"}
-	if err := set.Permit(unknown); err == nil {
+	if err := set.Access().Permit(unknown); err == nil {
 		t.Error("the control: an unknown permission was given")
 	}
 }

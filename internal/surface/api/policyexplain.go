@@ -83,7 +83,7 @@ func (p *policies) described(ctx context.Context, d *palyrav1.CallDescription) (
 	caller := callerOf(ctx)
 	set := p.engine.Current()
 	if name := d.GetPrincipal(); name != "" && name != caller.Principal.String() {
-		if err := set.Permit(policy.AccessRequest{Caller: caller, Permission: access.PermPolicySimulate}); err != nil {
+		if err := set.Access().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermPolicySimulate}); err != nil {
 			return describedCall{}, err
 		}
 		other, err := principalOf(name)

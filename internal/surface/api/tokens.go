@@ -71,7 +71,7 @@ func (s *tokens) mayGive(caller access.Caller, r token.Request) error {
 			continue // token.Service rejects it with the cause
 		}
 		for _, who := range callers {
-			if err := s.engine.Current().Permit(policy.AccessRequest{Caller: who, Permission: scope}); err != nil {
+			if err := s.engine.Current().Access().Permit(policy.AccessRequest{Caller: who, Permission: scope}); err != nil {
 				return reason.Errorf(reason.PermissionDenied, "creating a token with the scope %s: %s does not have this permission", scope, who.Principal).
 					WithField("permission", string(scope))
 			}

@@ -106,7 +106,7 @@ func TestLeasesFollowPolicy(t *testing.T) {
 	} {
 		for name, who := range map[string]access.Principal{"alice": access.User("alice"), "dan": access.User("dan"), "coder": access.Agent("coder")} {
 			caller := access.Caller{Principal: who, OnBehalfOf: who, Surface: access.SurfaceGRPC}
-			err := w.engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermSecretLease, Resource: scope + "/x"})
+			err := w.engine.Current().Access().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermSecretLease, Resource: scope + "/x"})
 			if want := strings.Contains(" "+may+" ", " "+name+" "); (err == nil) != want {
 				t.Errorf("%s leases of %s: %v", name, scope, err)
 			}
@@ -127,13 +127,13 @@ func TestLeasesFollowPolicy(t *testing.T) {
 		{access.User("dan"), "deploy", "user:dan/x", true},
 	} {
 		caller := access.Caller{Principal: c.who, OnBehalfOf: c.who, Surface: access.SurfaceGRPC}
-		err := w.engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermSecretLease, Resource: c.ref, Skill: c.skill})
+		err := w.engine.Current().Access().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermSecretLease, Resource: c.ref, Skill: c.skill})
 		if (err == nil) != c.may {
 			t.Errorf("a guest of %s leases %s for %s: %v", c.skill, c.ref, c.who, err)
 		}
 	}
 	stranger := access.Caller{Principal: access.User("mallory"), Surface: access.SurfaceGRPC}
-	if err := w.engine.Current().Permit(policy.AccessRequest{Caller: stranger, Permission: access.PermSecretLease, Resource: "global/x"}); reason.Of(err) != reason.PermissionDenied {
+	if err := w.engine.Current().Access().Permit(policy.AccessRequest{Caller: stranger, Permission: access.PermSecretLease, Resource: "global/x"}); reason.Of(err) != reason.PermissionDenied {
 		t.Errorf("a stranger leases: %v", err)
 	}
 }

@@ -154,10 +154,10 @@ func (s *Service) subject(by access.Caller, p access.Principal) (access.Caller, 
 // callable reports whether policy could ever allow a member to call a tool.
 func (s *Service) callable(c access.Caller, tool string) bool {
 	set := s.Engine.Current()
-	if set.Permit(policy.AccessRequest{Caller: c, Permission: access.PermToolCall}) != nil {
+	if set.Access().Permit(policy.AccessRequest{Caller: c, Permission: access.PermToolCall}) != nil {
 		return false
 	}
-	return set.Lists(c, tool)
+	return set.Catalog().Lists(c, tool)
 }
 
 // evaluated is the payload of event.EvaluatedFor; docs/reference/events.md describes it.

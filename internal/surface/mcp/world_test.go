@@ -129,7 +129,7 @@ func (w *world) caller(ctx context.Context) access.Caller {
 
 func (w *world) catalog(c access.Caller) []tool.Descriptor {
 	listed := make(map[string]bool)
-	for _, e := range w.engine.Current().Catalog(c) {
+	for _, e := range w.engine.Current().Catalog().Tools(c) {
 		listed[e.Tool] = true
 	}
 	return slices.DeleteFunc(w.Router.Descriptors(), func(d tool.Descriptor) bool { return !listed[d.Name] })
@@ -137,7 +137,7 @@ func (w *world) catalog(c access.Caller) []tool.Descriptor {
 
 func (w *world) offered(c access.Caller, name string) (tool.Descriptor, bool) {
 	d, ok := w.Router.Descriptor(name)
-	return d, ok && w.engine.Current().Lists(c, name)
+	return d, ok && w.engine.Current().Catalog().Lists(c, name)
 }
 
 // reload puts other policies in force.

@@ -33,11 +33,11 @@ func (f *search) vote() (change, bool) {
 // deciders returns the users who may decide this call's record.
 func (f *search) deciders() []access.Member {
 	on, present := f.view.Voting()
-	about := &policy.ApprovalResource{Severity: f.verdict.Severity(), Requester: f.set.Requester(f.from.Request.Caller)}
+	about := &policy.ApprovalResource{Severity: f.verdict.Severity(), Requester: f.set.Access().Requester(f.from.Request.Caller)}
 	return slices.DeleteFunc(f.users(), func(m access.Member) bool {
 		return !slices.ContainsFunc(on, func(surface access.Surface) bool {
 			caller := access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Surface: surface, Paired: true, Present: present}
-			return f.set.Authorize(policy.AccessRequest{Caller: caller, Permission: access.PermApprovalDecide, Approval: about}).Allowed
+			return f.set.Access().Authorize(policy.AccessRequest{Caller: caller, Permission: access.PermApprovalDecide, Approval: about}).Allowed
 		})
 	})
 }
@@ -333,7 +333,7 @@ func (f *search) morePeople() {
 
 // promote offers a role to members; the requester comes last.
 func (f *search) promote(role access.Role, n int) bool {
-	requester := f.set.Requester(f.from.Request.Caller)
+	requester := f.set.Access().Requester(f.from.Request.Caller)
 	var out, own []change
 	for _, m := range f.users() {
 		switch {

@@ -22,7 +22,7 @@ import (
 func CallerFor(s *policy.Set, p access.Principal) access.Caller {
 	m, _ := s.View().Config().Member(p)
 	return access.Caller{
-		Principal: p, OnBehalfOf: s.Requester(access.Caller{Principal: p}), Roles: slices.Clone(m.Roles),
+		Principal: p, OnBehalfOf: s.Access().Requester(access.Caller{Principal: p}), Roles: slices.Clone(m.Roles),
 		Surface: access.SurfaceCLI, Paired: true,
 	}
 }

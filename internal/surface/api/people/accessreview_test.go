@@ -207,7 +207,7 @@ func allowedWith(t *testing.T, members list, policies string, m access.Member, r
 	i := slices.IndexFunc(changed, func(one access.Member) bool { return one.Principal == m.Principal })
 	changed[i].Roles = append(slices.Clone(m.Roles), role)
 	set := load(t, changed, policies)
-	return set.Authorize(policy.AccessRequest{Caller: access.Caller{Principal: m.Principal, OnBehalfOf: m.Owner, Surface: access.SurfaceGRPC, Paired: true}, Permission: p}).Allowed
+	return set.Access().Authorize(policy.AccessRequest{Caller: access.Caller{Principal: m.Principal, OnBehalfOf: m.Owner, Surface: access.SurfaceGRPC, Paired: true}, Permission: p}).Allowed
 }
 
 // TestReinstatementSteps: a member that is barred gets a step that re-enables it, with a member who can run

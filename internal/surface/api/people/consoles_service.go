@@ -119,7 +119,7 @@ func (s *ConsoleService) Whoami(ctx context.Context, _ *palyrav1.WhoamiRequest) 
 }
 
 func (s *ConsoleService) may(caller access.Caller, p access.Permission) error {
-	return s.Engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: p})
+	return s.Engine.Current().Access().Permit(policy.AccessRequest{Caller: caller, Permission: p})
 }
 
 func (s *ConsoleService) message(ctx context.Context, one console.Session) *palyrav1.ConsoleSession {

@@ -107,7 +107,7 @@ func (s *DeviceService) find(ctx context.Context, id string) (identity.Device, e
 	if known && (d.Principal == caller.Principal || s.owns(caller.Principal, d.Principal)) {
 		return d, nil
 	}
-	if err := s.Engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessRead}); err != nil {
+	if err := s.Engine.Current().Access().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessRead}); err != nil {
 		return d, err
 	}
 	if !known {

@@ -106,7 +106,7 @@ func (s *PairingService) mayGive(caller access.Caller, p identity.Pairing) error
 		needed = append(needed, access.PermAccessWriteOwner)
 	}
 	for _, permission := range needed {
-		if err := s.Engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: permission}); err != nil {
+		if err := s.Engine.Current().Access().Permit(policy.AccessRequest{Caller: caller, Permission: permission}); err != nil {
 			return err
 		}
 	}
@@ -135,7 +135,7 @@ func (s *PairingService) CancelPairing(ctx context.Context, req *palyrav1.Cancel
 
 // all reports whether a caller may see the codes of others.
 func (s *PairingService) all(caller access.Caller) bool {
-	return s.Engine.Current().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessWrite}) == nil
+	return s.Engine.Current().Access().Permit(policy.AccessRequest{Caller: caller, Permission: access.PermAccessWrite}) == nil
 }
 
 func pairingMessage(c pairing.Code) *palyrav1.Pairing {

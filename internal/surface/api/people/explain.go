@@ -110,7 +110,7 @@ func (r *review) explain(m meaning) *palyrav1.ExplainAccessResponse {
 		res.Message = r.of.Principal.String() + " may " + string(m.permission)
 		return res
 	}
-	err := r.set.Permit(policy.AccessRequest{Caller: caller(r.of), Permission: m.permission})
+	err := r.set.Access().Permit(policy.AccessRequest{Caller: caller(r.of), Permission: m.permission})
 	why := reason.Known(err, reason.PermissionDenied)
 	res.Reason, res.Message = string(why.Code), why.Message
 	able := r.membersWith(m.permission)

@@ -61,7 +61,7 @@ func (s *ReviewService) begin(ctx context.Context, name string) (*review, error)
 	caller := s.Caller(ctx)
 	r := &review{set: s.Engine.Current(), members: s.Members.List()}
 	ask := func(p access.Permission) error {
-		return r.set.Permit(policy.AccessRequest{Caller: caller, Permission: p})
+		return r.set.Access().Permit(policy.AccessRequest{Caller: caller, Permission: p})
 	}
 	refused := ask(access.PermAccessRead)
 	r.others, r.why = refused == nil, ask(access.PermPolicyExplain) == nil
@@ -104,7 +104,7 @@ func caller(m access.Member) access.Caller {
 
 // authorize evaluates the set in force for a member.
 func (r *review) authorize(m access.Member, p access.Permission) policy.Judgement {
-	return r.set.Authorize(policy.AccessRequest{Caller: caller(m), Permission: p})
+	return r.set.Access().Authorize(policy.AccessRequest{Caller: caller(m), Permission: p})
 }
 
 // may reports whether a member can use a permission now: the member is not barred, and policies

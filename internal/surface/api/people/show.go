@@ -37,7 +37,7 @@ func (s *ReviewService) ShowAccess(ctx context.Context, req *palyrav1.ShowAccess
 // tools returns every tool, with the verdict on calls of the member.
 func (s *ReviewService) tools(r *review, barred *reason.Error) []*palyrav1.ToolAccess {
 	catalog := map[string]bool{}
-	for _, entry := range r.set.Catalog(caller(r.of)) {
+	for _, entry := range r.set.Catalog().Tools(caller(r.of)) {
 		catalog[entry.Tool] = entry.MayAsk
 	}
 	call := r.explain(meaning{permission: access.PermToolCall})
@@ -52,13 +52,13 @@ func (s *ReviewService) tools(r *review, barred *reason.Error) []*palyrav1.ToolA
 			why := reason.Known(unusable, reason.Internal)
 			one.Message, one.Remedy = why.Message, why.NextStep()
 		case !listed:
-			r.denied(one, r.set.Bars(caller(r.of), d.Name))
+			r.denied(one, r.set.Catalog().Bars(caller(r.of), d.Name))
 		default:
 			one.Verdict = palyrav1.ToolAccessVerdict_TOOL_ACCESS_VERDICT_ALLOWED
 			if mayAsk {
 				one.Verdict = palyrav1.ToolAccessVerdict_TOOL_ACCESS_VERDICT_ASKED
 			}
-			one.Policies = r.determining(r.set.Grounds(caller(r.of), d.Name))
+			one.Policies = r.determining(r.set.Catalog().Grounds(caller(r.of), d.Name))
 		}
 		out = append(out, one)
 	}

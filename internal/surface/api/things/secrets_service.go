@@ -24,7 +24,7 @@ func (j Judge) Permit(b vault.Borrower, p access.Permission, ref vault.Ref) erro
 	if ref != (vault.Ref{}) {
 		r.Resource = ref.Name()
 	}
-	return j.Engine.Current().Permit(r)
+	return j.Engine.Current().Access().Permit(r)
 }
 
 // SecretService implements the VaultService of the API. All fields are required.

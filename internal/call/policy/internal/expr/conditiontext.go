@@ -1,7 +1,9 @@
 package expr
 
 import (
+	"slices"
 	"strings"
+	"unicode"
 )
 
 // maxCondition is the longest text of a condition, in characters.
@@ -81,4 +83,18 @@ func sourceOf(tokens []Token) string {
 		b.WriteString(t.Text)
 	}
 	return b.String()
+}
+
+// Clip keeps a text to one line and maxCondition characters.
+func Clip(text string) string {
+	runes := []rune(text)
+	if len(runes) > maxCondition {
+		runes = append(runes[:maxCondition-3], []rune("...")...)
+	}
+	for i, r := range runes {
+		if unicode.IsControl(r) {
+			runes[i] = ' ' // a string may span lines
+		}
+	}
+	return string(slices.Clip(runes))
 }

@@ -3,6 +3,8 @@ package expr
 import (
 	"time"
 
+	"palyra/internal/core/text"
+
 	"github.com/cedar-policy/cedar-go"
 )
 
@@ -52,3 +54,6 @@ const (
 
 // Severities lists all severities, the lowest first.
 var Severities = []string{SeverityLow, SeverityMedium, SeverityHigh, SeverityCritical}
+
+// ClipText bounds a text in bytes.
+func ClipText(s string) string { return text.Ellipsis(s, 400) }

@@ -28,3 +28,20 @@ func ScopeActions(scope ScopeNode) (key string, actions []types.EntityUID) {
 		return "", nil
 	}
 }
+
+// ScopeKey returns the entity that an entity of a request must equal or be a descendant of. It
+// returns IsKey for a scope that only names a type, and AnyEntity for one that names nothing.
+func ScopeKey(scope ScopeNode) types.EntityUID {
+	switch s := scope.(type) {
+	case ScopeEq:
+		return s.Entity
+	case ScopeIn:
+		return s.Entity
+	case ScopeIs:
+		return IsKey(s.Type)
+	case ScopeIsIn:
+		return s.Entity
+	default:
+		return AnyEntity
+	}
+}

@@ -2,18 +2,58 @@ package policy
 
 import (
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/call/policy/internal/args"
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/core/access"
+	"palyra/internal/core/provenance"
 	"palyra/internal/core/reason"
 )
+
+// evaluator converts requests to calls, which the rules and the votes of a set decide. It is safe
+// for concurrent use.
+type evaluator struct {
+	rules  *rules
+	voting *voting
+	// records caches the records of contexts.
+	records memo
+}
+
+// call is one proposal, ready to be evaluated under several approvals.
+type call struct {
+	rules  *rules
+	voting *voting
+	// records caches the records of the context.
+	records *memo
+	request *Request
+	req     cedar.Request
+	// input is the type of the arguments; args are context.args, nil while they are not built;
+	// rest is context.args_rest.
+	input *args.Type
+	args  *types.Record
+	rest  types.String
+	// misfit describes how the request violates the schema, which denies; "" if it fits.
+	misfit   string
+	entities *entities.Overlay
+	// has are the attributes that the context may have.
+	has   attributes
+	found candidates
+	// reads are the context attributes that the candidates read; context has exactly those.
+	reads   attributes
+	context types.RecordMap
+	// settled is the outcome of candidates that do not read the approval.
+	settled   *outcome
+	requester access.Principal
+	// is determines independence, including independence of additional requesters. shared is
+	// true if there are additional requesters.
+	is     *provenance.Independence
+	shared bool
+}
 
 // refusal is the reason why a request cannot be evaluated and is therefore denied.
 type refusal struct {
@@ -22,26 +62,26 @@ type refusal struct {
 }
 
 // prepare converts a request to Cedar's terms.
-func (s *Set) prepare(r *Request) (*call, *refusal) {
-	input, known := s.vocab.Args[r.Tool]
+func (e *evaluator) prepare(r *Request) (*call, *refusal) {
+	input, known := e.rules.vocab.Args[r.Tool]
 	if !known || r.Tool == names.UnknownTool {
 		return nil, &refusal{reason.UnknownTool, fmt.Sprintf("no pinned tool is named %q", expr.ClipText(r.Tool))}
 	}
 	if r.Commit != nil {
-		return s.prepareCommit(r)
+		return e.prepareCommit(r)
 	}
 	if r.Injection != nil {
-		return s.prepareInjection(r)
+		return e.prepareInjection(r)
 	}
-	return s.prepareKnown(r, input)
+	return e.prepareKnown(r, input)
 }
 
-func (s *Set) prepareKnown(r *Request, input *args.Type) (*call, *refusal) {
+func (e *evaluator) prepareKnown(r *Request, input *args.Type) (*call, *refusal) {
 	// A call that does not name its skill would bypass the skill gate.
-	if skill := s.dir.Skills[r.Tool]; skill != "" && skill != r.SkillID {
+	if skill := e.rules.dir.Skills[r.Tool]; skill != "" && skill != r.SkillID {
 		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the call of %s does not name its skill %s", r.Tool, skill)}
 	}
-	c, refused := s.newCall(r, callAttributes)
+	c, refused := e.newCall(r, callAttributes)
 	if refused != nil {
 		return nil, refused
 	}
@@ -53,7 +93,7 @@ func (s *Set) prepareKnown(r *Request, input *args.Type) (*call, *refusal) {
 		return nil, &refusal{reason.PolicyError, err.Error()}
 	}
 	if !complete {
-		c.misfit = s.misfitOf(c)
+		c.misfit = c.misfitOf()
 	}
 	c.context = c.contextOf(c.reads)
 	return c, nil
@@ -73,20 +113,20 @@ func (c *call) readArguments(input *args.Type) (complete bool, err error) {
 }
 
 // newCall creates a call with its caller; has are the attributes that its context may have.
-func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
-	c := &call{set: s, request: r, has: has, requester: s.dir.Requester(r.Caller), is: s.independence}
+func (e *evaluator) newCall(r *Request, has attributes) (*call, *refusal) {
+	c := &call{rules: e.rules, voting: e.voting, records: &e.records, request: r, has: has, requester: e.rules.dir.Requester(r.Caller), is: e.voting.independence}
 	var others []access.Principal
 	for _, other := range r.Beside {
-		others = append(others, s.dir.Requester(other))
+		others = append(others, e.rules.dir.Requester(other))
 	}
 	// Another principal that controls the agent, such as its creator, could be behind its calls.
-	if agent := r.Caller.Principal; agent.Kind == access.KindAgent && s.independence.Apart(agent, c.requester) {
+	if agent := r.Caller.Principal; agent.Kind == access.KindAgent && e.voting.independence.Apart(agent, c.requester) {
 		others = append(others, agent)
 	}
 	if c.shared = len(others) > 0; c.shared {
-		c.is = s.independence.Beside(others...)
+		c.is = e.voting.independence.Beside(others...)
 	}
-	principal, known, ok := s.dir.Principal(r.Caller.Principal)
+	principal, known, ok := e.rules.dir.Principal(r.Caller.Principal)
 	if !ok {
 		return nil, &refusal{reason.PolicyError, fmt.Sprintf("the caller %q is not a valid principal", r.Caller.Principal)}
 	}
@@ -96,29 +136,22 @@ func (s *Set) newCall(r *Request, has attributes) (*call, *refusal) {
 
 // findPolicies finds the candidates and the attributes that they read.
 func (c *call) findPolicies() {
-	c.found = c.set.candidates(c.req).covering(c.request)
+	c.found = c.rules.candidates(c.req).covering(c.request)
 	c.reads = c.found.reads()
 }
 
 // misfitOf returns the schema violation of a whole request, or "". All values except the
 // arguments are built with the types that the schema declares, so only missing arguments need
 // this check. A fuzz test compares the result with the validator.
-func (s *Set) misfitOf(c *call) string {
+func (c *call) misfitOf() string {
 	context := c.contextOf(allAttributes)
-	context["approval"] = s.noApproval
+	context["approval"] = c.voting.noApproval
 	req := c.req
 	req.Context = types.NewRecord(context)
-	if err := s.vocab.Check.Request(req); err != nil {
+	if err := c.rules.vocab.Check.Request(req); err != nil {
 		return "the request does not fit the schema: " + expr.ClipText(err.Error())
 	}
 	return ""
-}
-
-// candidates returns the policies that the index finds for a request.
-func (s *Set) candidates(req cedar.Request) candidates {
-	return s.index.find(
-		s.dir.KeysOf(req.Action), s.dir.KeysOf(req.Resource), s.dir.KeysOf(req.Principal),
-	)
 }
 
 // arguments returns context.args of a call whose arguments were checked. If no policy reads
@@ -144,42 +177,16 @@ func (c *call) contextOf(want attributes) types.RecordMap {
 	return m
 }
 
-// entrance has the parts of the context of the API's own actions: how a caller authenticated.
-type entrance struct {
-	device          string
-	surface         access.Surface
-	paired, present bool
-	// skill is the skill whose guest would use a secret, or "".
-	skill string
-}
-
-// accessContext returns the context of the API's own actions.
-func (s *Set) accessContext(c access.Caller, skill string) types.Record {
-	e := entrance{c.DeviceID, c.Surface, c.Paired, c.Present, skill}
-	return s.entrances.get(e, func() types.Record {
-		attributes := types.RecordMap{
-			"device_id": types.String(e.device),
-			"surface":   types.String(e.surface),
-			"paired":    types.Boolean(e.paired),
-			"present":   types.Boolean(e.present),
-		}
-		if e.skill != "" {
-			attributes["skill"] = types.NewEntityUID(names.TypeSkill, types.String(e.skill))
-		}
-		return types.NewRecord(attributes)
-	})
-}
-
 // prepareCommit converts a request about a change set to Cedar's terms. Its whole context is
 // built with the types that the schema declares, so it always fits.
-func (s *Set) prepareCommit(r *Request) (*call, *refusal) {
-	c, refused := s.newCall(r, commitAttributes)
+func (e *evaluator) prepareCommit(r *Request) (*call, *refusal) {
+	c, refused := e.newCall(r, commitAttributes)
 	if refused != nil {
 		return nil, refused
 	}
 	c.req.Action = types.NewEntityUID(names.TypeAction, names.CommitAction)
 	c.req.Resource = types.NewEntityUID(names.TypeWorkspace, types.String(r.Commit.Workspace))
-	if _, known := s.dir.Entities[c.req.Resource]; !known {
+	if _, known := e.rules.dir.Entities[c.req.Resource]; !known {
 		c.entities.Extra = append(c.entities.Extra, types.Entity{
 			UID: c.req.Resource, Attributes: types.NewRecord(resourceAttributes(names.TypeWorkspace, r.Commit.Workspace)),
 		})
@@ -191,12 +198,12 @@ func (s *Set) prepareCommit(r *Request) (*call, *refusal) {
 
 // prepareInjection converts a request about a secret for a program to Cedar's terms. Like the
 // context of a commit, its context always fits the schema.
-func (s *Set) prepareInjection(r *Request) (*call, *refusal) {
-	c, refused := s.newCall(r, injectAttributes)
+func (e *evaluator) prepareInjection(r *Request) (*call, *refusal) {
+	c, refused := e.newCall(r, injectAttributes)
 	if refused != nil {
 		return nil, refused
 	}
-	resource := AccessRequest{Resource: r.Injection.Secret}.resource(names.TypeSecret, s.dir)
+	resource := AccessRequest{Resource: r.Injection.Secret}.resource(names.TypeSecret, e.rules.dir)
 	c.req.Action, c.req.Resource = types.NewEntityUID(names.TypeAction, names.InjectAction), resource.UID
 	c.entities.Extra = append(c.entities.Extra, resource)
 	c.findPolicies()
@@ -204,24 +211,37 @@ func (s *Set) prepareInjection(r *Request) (*call, *refusal) {
 	return c, nil
 }
 
-// memo caches Cedar records that repeat from call to call: hashing them is most of the cost of
-// a context. It holds at most maxMemo records, so that no caller can grow it.
-type memo struct {
-	records sync.Map
-	size    atomic.Int64
+// facts returns the approval facts of some votes on the call.
+func (c *call) facts(ballots []ballot, standing bool) types.Record {
+	return c.voting.tally.facts(c.is, c.requester, ballots, standing)
 }
 
-const maxMemo = 256
+// voters returns the users who may decide the call at a severity, for a gateway of a reach.
+func (c *call) voters(within reach, severity string) *electorate {
+	e := c.voting.electorateWithin(within, c.requester, severity)
+	if !c.shared {
+		return e
+	}
+	return &electorate{severity: e.severity, ballots: e.ballots, facts: c.facts(e.ballots, false)}
+}
 
-func (m *memo) get(key any, record func() types.Record) types.Record {
-	if found, ok := m.records.Load(key); ok {
-		if v, ok := found.(types.Record); ok {
-			return v
-		}
+// under evaluates the call with one approval's facts.
+func (c *call) under(facts types.Record) outcome {
+	if c.misfit != "" {
+		return outcome{errors: []string{c.misfit}}
 	}
-	v := record()
-	if m.size.Add(1) <= maxMemo {
-		m.records.Store(key, v)
+	if c.settled != nil {
+		return *c.settled
 	}
-	return v
+	approved := c.reads.has(attrApproval)
+	if approved {
+		c.context["approval"] = facts
+	}
+	req := c.req
+	req.Context = types.NewRecord(c.context)
+	out := c.rules.run(c.found, c.entities, req)
+	if !approved {
+		c.settled = &out
+	}
+	return out
 }
