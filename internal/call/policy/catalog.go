@@ -74,7 +74,7 @@ func (c *Catalog) list(caller access.Caller) []CatalogEntry {
 		if !c.couldRun(p, name) || !couldAllow(found, viewOf(p.entities, req, p.strongest)) {
 			continue
 		}
-		out = append(out, CatalogEntry{Tool: name, MayAsk: c.mayAsk(found, p.entities, req, p.strongest)})
+		out = append(out, CatalogEntry{Tool: name, MayAsk: len(c.askers(found, p.entities, req, p.strongest)) > 0})
 	}
 	slices.SortFunc(out, func(a, b CatalogEntry) int { return strings.Compare(a.Tool, b.Tool) })
 	return out
@@ -152,7 +152,7 @@ func viewOf(known *entities.Overlay, req cedar.Request, approval types.Record) *
 // the approval, or its absence, is known.
 func partialOf(known *entities.Overlay, req cedar.Request, context types.Record) *expr.Partial {
 	return &expr.Partial{
-		Env:   expr.Env{Entities: known, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: context},
+		Env:   envOf(known, req, context),
 		Known: expr.Prefixes([]string{"principal"}, []string{"action"}, []string{"resource"}, []string{"context", "approval"}),
 	}
 }
@@ -170,14 +170,9 @@ func couldAllow(found candidates, view *expr.Partial) bool {
 	return permitted
 }
 
-// mayAsk reports whether some facts could exist under which an approval decides. Forbids that
-// do not read the approval deny, but never require an approval.
-func (c *Catalog) mayAsk(found candidates, known *entities.Overlay, req cedar.Request, strongest types.Record) bool {
-	return len(c.askers(found, known, req, strongest)) > 0
-}
-
 // askers returns the policies that could make a call wait: the forbids that an approval may
-// lift, and the permits that need one, unless another permit is certain.
+// lift, and the permits that need one, unless another permit is certain. Forbids that do not read
+// the approval deny, but never require an approval.
 func (c *Catalog) askers(found candidates, known *entities.Overlay, req cedar.Request, strongest types.Record) []*compiled {
 	bare, best := viewOf(known, req, c.voting.noApproval), viewOf(known, req, strongest)
 	sure := false

@@ -93,7 +93,7 @@ func (r *PastReads) add(chain []string) {
 func buildIndex(policies []*compiled) *index {
 	x := &index{byAction: make(map[types.EntityUID]byResource), policies: policies}
 	for i, p := range policies {
-		resource, principal := expr.ScopeKey(p.AST.Resource), expr.ScopeKey(p.AST.Principal)
+		resource, principal := entities.ScopeKey(p.AST.Resource), entities.ScopeKey(p.AST.Principal)
 		for _, action := range actionKeys(p.AST.Action) {
 			x.add(action, resource, principal, i)
 		}
@@ -122,7 +122,7 @@ func actionKeys(scope expr.ScopeNode) []types.EntityUID {
 		slices.SortFunc(keys, entities.Compare)
 		return slices.Compact(keys)
 	}
-	return []types.EntityUID{expr.ScopeKey(scope)}
+	return []types.EntityUID{entities.ScopeKey(scope)}
 }
 
 // mustRead are facts of a call. A permit without an approval covers a call with such a fact

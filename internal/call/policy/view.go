@@ -106,7 +106,7 @@ func (v View) Call(r Request, a Approval) (Call, bool) {
 	if len(a.Votes) > 0 {
 		context["approval"] = c.facts(v.set.voting.ballots(a, c.requester), a.Standing)
 	}
-	return Call{Env: c.env(types.NewRecord(context)), Policies: v.set.rules.inScope(c.req).parsed()}, true
+	return Call{Env: envOf(c.entities, c.req, types.NewRecord(context)), Policies: v.set.rules.inScope(c.req).parsed()}, true
 }
 
 // Gate returns the request that decides whether the caller may run the skill of a call about
@@ -119,9 +119,7 @@ func (v View) Gate(r Request) (Call, bool) {
 	if misfit != "" {
 		return Call{}, false
 	}
-	return Call{Env: expr.Env{
-		Entities: known, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: req.Context,
-	}, Policies: v.set.rules.inScope(req).parsed()}, true
+	return Call{Env: envOf(known, req, req.Context), Policies: v.set.rules.inScope(req).parsed()}, true
 }
 
 // Change is a modified set for evaluating a call. It keeps the tools and roles of the original
@@ -213,12 +211,9 @@ func (v View) NobodyPresent(proving []access.Principal) (problem, remedy string)
 		"Make one with the credential of a device: `palyra key presence --passphrase`. One that waits is confirmed by `palyrad presence confirm DEVICE` on the gateway's host."
 }
 
-// env returns the environment of the call's conditions.
-func (c *call) env(context types.Record) expr.Env {
-	return expr.Env{
-		Entities: c.entities, Principal: c.req.Principal, Action: c.req.Action, Resource: c.req.Resource,
-		Context: context,
-	}
+// envOf returns the environment of the conditions of a request.
+func envOf(known *entities.Overlay, req cedar.Request, context types.Record) expr.Env {
+	return expr.Env{Entities: known, Principal: req.Principal, Action: req.Action, Resource: req.Resource, Context: context}
 }
 
 // Simulate is Evaluate with hypothetical votes on the call: if they suffice, the ask becomes an

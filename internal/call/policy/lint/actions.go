@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"palyra/internal/call/policy/finding"
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/core/access"
@@ -17,7 +18,7 @@ func checkActions(p *expr.Policy) []finding.Finding {
 		return nil
 	}
 	var findings []finding.Finding
-	_, named := expr.ScopeActions(p.AST.Action)
+	_, named := entities.ScopeActions(p.AST.Action)
 	for _, action := range named {
 		if !performed(string(action.ID)) {
 			f := p.Start(finding.SeverityWarning, finding.CodeNotPerformed, "nothing in this release does %s, so the policy decides nothing about it", action)

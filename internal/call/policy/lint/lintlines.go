@@ -6,6 +6,7 @@ import (
 
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policy/finding"
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/core/tool"
@@ -68,7 +69,7 @@ func checkAmong(p *expr.Policy) []finding.Finding {
 }
 
 func namesTool(p *expr.Policy, name string) bool {
-	_, actions := expr.ScopeActions(p.AST.Action)
+	_, actions := entities.ScopeActions(p.AST.Action)
 	for _, action := range actions {
 		if string(action.ID) == names.ToolPrefix+name {
 			return true

@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policy/finding"
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/call/policy/internal/expr"
 )
 
@@ -68,7 +69,7 @@ func newShadows(view policy.View) *shadows {
 				rarest = c.text
 			}
 		}
-		scope := scopeText(expr.ScopeKey(p.AST.Principal), p.AST.Action, expr.ScopeKey(p.AST.Resource))
+		scope := scopeText(entities.ScopeKey(p.AST.Principal), p.AST.Action, entities.ScopeKey(p.AST.Resource))
 		key := shadowKey{scope, rarest, p.Permits()}
 		s.filed[key] = append(s.filed[key], p)
 	}
@@ -76,7 +77,7 @@ func newShadows(view policy.View) *shadows {
 }
 
 func scopeText(principal types.EntityUID, action expr.ScopeNode, resource types.EntityUID) string {
-	key, _ := expr.ScopeActions(action)
+	key, _ := entities.ScopeActions(action)
 	return principal.String() + "|" + key + "|" + resource.String()
 }
 
@@ -120,7 +121,7 @@ func (s *shadows) under(scope string, p *expr.Policy) *expr.Policy {
 
 // widerEntities lists the scope keys that contain a scope's key.
 func widerEntities(view policy.View, scope expr.ScopeNode) []string {
-	out := []string{expr.AnyEntity.String()}
+	out := []string{entities.AnyEntity.String()}
 	add := func(uid types.EntityUID) {
 		out = append(out, uid.String())
 		for _, up := range view.Above(uid) {
@@ -129,21 +130,21 @@ func widerEntities(view policy.View, scope expr.ScopeNode) []string {
 	}
 	switch s := scope.(type) {
 	case expr.ScopeEq:
-		out = append(out, expr.IsKey(s.Entity.Type).String())
+		out = append(out, entities.IsKey(s.Entity.Type).String())
 		add(s.Entity)
 	case expr.ScopeIn:
 		add(s.Entity)
 	case expr.ScopeIs:
-		out = append(out, expr.IsKey(s.Type).String())
+		out = append(out, entities.IsKey(s.Type).String())
 	case expr.ScopeIsIn:
-		out = append(out, expr.IsKey(s.Type).String())
+		out = append(out, entities.IsKey(s.Type).String())
 		add(s.Entity)
 	}
 	return out
 }
 
 func widerActions(view policy.View, scope expr.ScopeNode) []string {
-	key, wanted := expr.ScopeActions(scope)
+	key, wanted := entities.ScopeActions(scope)
 	out := []string{""}
 	if key != "" {
 		out = append(out, key)

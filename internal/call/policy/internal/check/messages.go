@@ -26,7 +26,6 @@ func messagesOf(err error) []string {
 // message is one kind of error, with the actions for which it was raised.
 type message struct {
 	text    string
-	raw     string
 	actions []string
 }
 
@@ -37,7 +36,7 @@ func mergeActions(raw []string) []message {
 		plain, action := cutAction(text)
 		i := slices.IndexFunc(out, func(m message) bool { return m.text == plain })
 		if i < 0 {
-			out = append(out, message{text: plain, raw: text})
+			out = append(out, message{text: plain})
 			i = len(out) - 1
 		}
 		if action != "" && action != names.ToolPrefix+names.UnknownTool && !slices.Contains(out[i].actions, action) {

@@ -29,7 +29,7 @@ func newScopes(v *vocabulary.Vocabulary) *scopes {
 
 // actionsOf returns the actions with a context that p's scope can match.
 func (s *scopes) actionsOf(p *expr.Policy) []types.EntityUID {
-	key, wanted := expr.ScopeActions(p.AST.Action)
+	key, wanted := entities.ScopeActions(p.AST.Action)
 	if known, ok := s.actions[key]; ok {
 		return known
 	}
@@ -48,7 +48,7 @@ func (s *scopes) actionsOf(p *expr.Policy) []types.EntityUID {
 // match. Validation time grows with the number of actions in the schema, and most policies name
 // one.
 func (s *scopes) validator(scope expr.ScopeNode) *schema.Validator {
-	key, wanted := expr.ScopeActions(scope)
+	key, wanted := entities.ScopeActions(scope)
 	if wanted == nil {
 		return s.vocabulary.Check
 	}

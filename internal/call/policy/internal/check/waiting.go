@@ -7,6 +7,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 
 	"palyra/internal/call/policy/finding"
+	"palyra/internal/call/policy/internal/entities"
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/core/tool"
@@ -60,7 +61,7 @@ func toolNamed(tokens []expr.Token, i int) string {
 
 // awaits reports whether a policy covers only missing tools.
 func (w waiting) awaits(p *expr.Policy) bool {
-	_, wanted := expr.ScopeActions(p.AST.Action)
+	_, wanted := entities.ScopeActions(p.AST.Action)
 	return len(wanted) > 0 && !slices.ContainsFunc(wanted, func(uid types.EntityUID) bool { return !w.has(string(uid.ID)) })
 }
 

@@ -5,7 +5,6 @@ package entities
 import (
 	"github.com/cedar-policy/cedar-go/types"
 
-	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/call/policy/internal/names"
 	"palyra/internal/core/access"
 )
@@ -34,10 +33,17 @@ func (d *Directory) KeysOf(uid types.EntityUID) []types.EntityUID {
 	return requestKeys(uid, nil)
 }
 
+// AnyEntity is the key of a scope that names nothing.
+var AnyEntity = types.EntityUID{}
+
+// IsKey is the key of a scope that names a type. No entity has this id, because strings of the
+// language contain no NUL.
+func IsKey(t types.EntityType) types.EntityUID { return types.NewEntityUID(t, "\x00is") }
+
 // requestKeys returns the keys of the policies that may apply to uid.
 func requestKeys(uid types.EntityUID, ancestors []types.EntityUID) []types.EntityUID {
 	keys := make([]types.EntityUID, 0, len(ancestors)+3)
-	keys = append(keys, expr.AnyEntity, uid, expr.IsKey(uid.Type))
+	keys = append(keys, AnyEntity, uid, IsKey(uid.Type))
 	return append(keys, ancestors...)
 }
 

@@ -2,6 +2,7 @@ package entities
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/cedar-policy/cedar-go/types"
 
@@ -36,5 +37,45 @@ func (d *Directory) InScope(uid types.EntityUID, scope expr.ScopeNode) bool {
 		return uid.Type == s.Type && in(s.Entity)
 	default:
 		return true
+	}
+}
+
+// ScopeKey returns the entity that an entity of a request must equal or be a descendant of. It
+// returns IsKey for a scope that only names a type, and AnyEntity for one that names nothing.
+func ScopeKey(scope expr.ScopeNode) types.EntityUID {
+	switch s := scope.(type) {
+	case expr.ScopeEq:
+		return s.Entity
+	case expr.ScopeIn:
+		return s.Entity
+	case expr.ScopeIs:
+		return IsKey(s.Type)
+	case expr.ScopeIsIn:
+		return s.Entity
+	default:
+		return AnyEntity
+	}
+}
+
+// ScopeActions returns the actions that a scope names, nil for all.
+func ScopeActions(scope expr.ScopeNode) (key string, actions []types.EntityUID) {
+	switch s := scope.(type) {
+	case expr.ScopeEq:
+		return "== " + s.Entity.String(), []types.EntityUID{s.Entity}
+	case expr.ScopeIn:
+		return "in " + s.Entity.String(), []types.EntityUID{s.Entity}
+	case expr.ScopeInSet:
+		var b strings.Builder
+		b.WriteString("in [")
+		for _, e := range s.Entities {
+			b.WriteString(e.String())
+			b.WriteByte(',')
+		}
+		if s.Entities == nil {
+			return b.String(), []types.EntityUID{}
+		}
+		return b.String(), s.Entities
+	default:
+		return "", nil
 	}
 }
