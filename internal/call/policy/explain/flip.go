@@ -9,7 +9,6 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/core/text"
-	"palyra/internal/core/tool"
 )
 
 // StepKind is the kind of a change.
@@ -115,8 +114,7 @@ type search struct {
 	found  []Flip
 	// seen is the call in the form that policy evaluates, nil if it has no Cedar form.
 	seen *sight
-	// schema checks changed arguments; compiled on first use.
-	schema *tool.Schema
+	args arguments
 }
 
 // now returns the result for the original call.
@@ -127,7 +125,7 @@ func (f *search) now() policy.Tried {
 // flips finds changes that alter the verdict on a call, the easiest first.
 func flips(s *policy.Set, r policy.Request, a policy.Approval, v policy.Verdict, seen *sight) []Flip {
 	view := s.View()
-	f := &search{set: s, view: view, from: scenario{Config: view.Config(), Request: r, Approval: a}, verdict: v, goal: policy.Ask, seen: seen}
+	f := &search{set: s, view: view, from: scenario{Config: view.Config(), Request: r, Approval: a}, verdict: v, goal: policy.Ask, seen: seen, args: arguments{view: view, tool: r.Tool}}
 	if v.Effect() == policy.Ask {
 		f.goal = policy.Allow
 	}

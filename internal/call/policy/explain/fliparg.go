@@ -12,11 +12,20 @@ import (
 	"palyra/internal/call/policy/internal/args"
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/core/canonical"
+	"palyra/internal/core/tool"
 )
 
-// argument returns the place of an argument that the tool's schema declares.
-func (f *search) argument(chain []string) []place {
-	at, required := f.view.Arguments(f.from.Request.Tool), true
+// arguments finds the arguments of the calls of a tool that a caller can change.
+type arguments struct {
+	view policy.View
+	tool string
+	// schema checks changed arguments; compiled on first use.
+	schema *tool.Schema
+}
+
+// at returns the place of an argument that the tool's schema declares.
+func (a *arguments) at(chain []string) []place {
+	at, required := a.view.Arguments(a.tool), true
 	for _, step := range chain[2:] {
 		field, ok := at.Fields[step]
 		if !ok {
@@ -34,17 +43,17 @@ func (f *search) argument(chain []string) []place {
 	p.set = func(r *policy.Request, v types.Value) error {
 		args, err := withArgument(r.Args, chain[2:], at.Kind, v)
 		if err == nil {
-			r.Args, err = f.checkedArgs(args)
+			r.Args, err = a.check(args)
 		}
 		return err
 	}
 	return []place{p}
 }
 
-// checkedArgs returns the canonical form of arguments that fit the tool's schema.
-func (f *search) checkedArgs(args []byte) (json.RawMessage, error) {
-	if f.schema == nil {
-		d := descriptor(f.view, f.from.Request.Tool)
+// check returns the canonical form of arguments that fit the tool's schema.
+func (a *arguments) check(args []byte) (json.RawMessage, error) {
+	if a.schema == nil {
+		d := descriptor(a.view, a.tool)
 		if len(d.InputSchema) == 0 {
 			d.InputSchema = json.RawMessage(`{"type":"object"}`)
 		}
@@ -52,9 +61,9 @@ func (f *search) checkedArgs(args []byte) (json.RawMessage, error) {
 		if err != nil {
 			return nil, err
 		}
-		f.schema = schema
+		a.schema = schema
 	}
-	return f.schema.Check(args)
+	return a.schema.Check(args)
 }
 
 // withArgument returns arguments with another value at a place; nil removes it.

@@ -34,7 +34,7 @@ func (f *search) vote() (change, bool) {
 func (f *search) deciders() []access.Member {
 	on, present := f.view.Voting()
 	about := &policy.ApprovalResource{Severity: f.verdict.Severity(), Requester: f.set.Access().Requester(f.from.Request.Caller)}
-	return slices.DeleteFunc(f.users(), func(m access.Member) bool {
+	return slices.DeleteFunc(usersOf(f.from.Config), func(m access.Member) bool {
 		return !slices.ContainsFunc(on, func(surface access.Surface) bool {
 			caller := access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Surface: surface, Paired: true, Present: present}
 			return f.set.Access().Authorize(policy.AccessRequest{Caller: caller, Permission: access.PermApprovalDecide, Approval: about}).Allowed
@@ -42,10 +42,10 @@ func (f *search) deciders() []access.Member {
 	})
 }
 
-// users returns the users who could vote, by name.
-func (f *search) users() []access.Member {
+// usersOf returns the users who could vote, by name.
+func usersOf(cfg policy.Config) []access.Member {
 	var out []access.Member
-	for _, m := range f.from.Config.Members {
+	for _, m := range cfg.Members {
 		if m.CanVote() {
 			out = append(out, m)
 		}
@@ -335,7 +335,7 @@ func (f *search) morePeople() {
 func (f *search) promote(role access.Role, n int) bool {
 	requester := f.set.Access().Requester(f.from.Request.Caller)
 	var out, own []change
-	for _, m := range f.users() {
+	for _, m := range usersOf(f.from.Config) {
 		switch {
 		case m.Holds(role):
 		case m.Principal == requester:

@@ -33,7 +33,7 @@ func (p *place) path() string { return strings.Join(p.chain, ".") }
 // places tries other values at every place that a policy in scope reads and a person can
 // change. At each place, the first successful value is kept.
 func (f *search) places() {
-	for _, chain := range f.placesRead() {
+	for _, chain := range placesRead(append(f.blockers(f.now()), f.seen.call.Policies...)) {
 		for _, p := range f.placesAt(chain) {
 			for _, v := range f.seen.witnesses(p) {
 				if f.trials >= maxTrials || f.try(f.seen.setPlace(p, v)) {
@@ -44,11 +44,11 @@ func (f *search) places() {
 	}
 }
 
-// placesRead lists the places of the context that policies in scope read. Arguments come before
-// facts derived from them; in each group, places of blocking policies come first.
-func (f *search) placesRead() [][]string {
+// placesRead lists the places of the context that policies read. Arguments come before facts
+// derived from them; in each group, places of the first policies come first.
+func placesRead(policies []*expr.Policy) [][]string {
 	var out [][]string
-	for _, p := range append(f.blockers(f.now()), f.seen.call.Policies...) {
+	for _, p := range policies {
 		for _, cond := range p.Conditions() {
 			for _, chain := range expr.Reads(cond.Body) {
 				if chain[0] == "context" && !slices.ContainsFunc(out, func(c []string) bool { return slices.Equal(c, chain) }) {
@@ -72,7 +72,7 @@ func (f *search) placesRead() [][]string {
 // people cannot change.
 func (f *search) placesAt(chain []string) []place {
 	if len(chain) > 1 && chain[1] == "args" {
-		return f.argument(chain)
+		return f.args.at(chain)
 	}
 	row := policy.FactNamed(strings.Join(chain[1:], "."))
 	if row == nil || row.Change != policy.ByArgument && row.Change != policy.ByReason && row.Change != policy.ByWaiting {
