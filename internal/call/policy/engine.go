@@ -40,17 +40,13 @@ func (s *Set) decide(r *Request, grants []Grant) Verdict {
 	return v
 }
 
-// evaluate decides a call that changes at most one file.
+// evaluate decides a call that changes at most one file: without an approval, with each grant, and
+// with the strongest approval that users could give.
 func (c *call) evaluate(grants []Grant) Verdict {
 	bare := c.under(c.voting.noApproval)
 	if v, done := settled(bare); done {
 		return v
 	}
-	return c.evaluateAsked(bare, grants)
-}
-
-// evaluateAsked decides a call that bare, the outcome without an approval, does not allow.
-func (c *call) evaluateAsked(bare outcome, grants []Grant) Verdict {
 	if absolute := absoluteForbids(bare); len(absolute) > 0 {
 		return denial(absolute)
 	}
@@ -79,48 +75,29 @@ func settled(o outcome) (Verdict, bool) {
 	}
 }
 
-// prospect is the strongest approval that existing users could give for a call.
-type prospect struct {
-	voters *electorate
-	// best is the outcome under the strongest approval of the voters.
-	best outcome
-	// causes and severity belong to the ask, if best allows.
-	causes   []*compiled
-	severity string
-}
-
-// prospect evaluates a call that bare does not allow under the strongest
-// approval.
-func (c *call) prospect(bare outcome) prospect {
-	p := prospect{voters: c.voters(c.voting.offers, "")}
-	p.best = c.under(p.voters.facts)
-	if !p.best.allowed {
-		return p
-	}
-	p.causes = askCauses(bare, p.best)
-	p.severity = highestSeverity(p.causes)
-	// The severity restricts the voters, so evaluate again with those.
-	if exact := c.voters(c.voting.offers, p.severity); !exact.same(p.voters) {
-		p.voters, p.best = exact, c.under(exact.facts)
-	}
-	return p
-}
-
-// ask determines whether users could allow the call.
+// ask determines whether the strongest approval that existing users could give would allow a call
+// that bare, the outcome without an approval, does not allow.
 func (c *call) ask(bare outcome) Verdict {
-	p := c.prospect(bare)
-	if len(p.best.errors) > 0 {
-		return Verdict{code: reason.PolicyError, errors: p.best.errors}
+	voters := c.voters(c.voting.offers, "")
+	best := c.under(voters.facts)
+	var v Verdict
+	if best.allowed {
+		causes := askCauses(bare, best)
+		v.determining, v.timeout, v.severity = describeCauses(causes), shortestTimeout(causes), highestSeverity(causes)
+		// The severity restricts the voters, so evaluate again with those.
+		if exact := c.voters(c.voting.offers, v.severity); !exact.same(voters) {
+			voters, best = exact, c.under(exact.facts)
+		}
 	}
-	if !p.best.allowed {
-		return c.deny(p.voters, p.best)
+	if len(best.errors) > 0 {
+		return Verdict{code: reason.PolicyError, errors: best.errors}
 	}
-	v := Verdict{
-		effect: Ask, code: reason.ApprovalRequired, determining: describeCauses(p.causes),
-		timeout: shortestTimeout(p.causes), severity: p.severity, wanted: shortfall{c, nil}.wanted(),
+	if !best.allowed {
+		return c.deny(voters, best)
 	}
+	v.wanted = shortfall{c, nil}.wanted()
 	v.missing = v.wanted.String()
-	v.remedy = reason.Lookup(reason.ApprovalRequired).Remedy
+	v.effect, v.code, v.remedy = Ask, reason.ApprovalRequired, reason.Lookup(reason.ApprovalRequired).Remedy
 	return v
 }
 

@@ -36,13 +36,7 @@ func (s *Set) SnapshotJSON() []byte { return slices.Clone(s.snapshotJSON) }
 func (s *Set) MadeOf(cfg Config) bool { return reflect.DeepEqual(s.config, cfg) }
 
 // Policies lists the policies in order, the embedded defaults first.
-func (s *Set) Policies() []Determining {
-	out := make([]Determining, len(s.rules.policies))
-	for i, p := range s.rules.policies {
-		out[i] = p.determining
-	}
-	return out
-}
+func (s *Set) Policies() []Determining { return describe(s.rules.policies) }
 
 // Findings returns the warnings of the load.
 func (s *Set) Findings() []finding.Finding { return slices.Clone(s.findings) }
