@@ -161,7 +161,7 @@ func FuzzBytesOfFacts(f *testing.F) {
 
 func compareBytes(t *testing.T, name string, f *Fact, parts []part, was, is *Request) {
 	t.Helper()
-	one, other := f.value(&call{records: new(memo), request: was}, parts), f.value(&call{records: new(memo), request: is}, parts)
+	one, other := f.value(&call{evaluator: &evaluator{}, request: was}, parts), f.value(&call{evaluator: &evaluator{}, request: is}, parts)
 	same := one == nil && other == nil || one != nil && other != nil && one.Equal(other)
 	if bytes := string(f.appendTo(nil, was, parts)) == string(f.appendTo(nil, is, parts)); bytes != same {
 		t.Errorf("%s: the bytes are the same: %t, the values %v and %v are: %t", name, bytes, one, other, same)

@@ -24,12 +24,10 @@ type evaluator struct {
 	records memo
 }
 
-// call is one proposal, ready to be evaluated under several approvals.
+// call is one proposal, which its evaluator has prepared, ready to be evaluated under several
+// approvals.
 type call struct {
-	rules  *rules
-	voting *voting
-	// records caches the records of the context.
-	records *memo
+	*evaluator
 	request *Request
 	req     cedar.Request
 	// input is the type of the arguments; args are context.args, nil while they are not built;
@@ -114,7 +112,7 @@ func (c *call) readArguments(input *args.Type) (complete bool, err error) {
 
 // newCall creates a call with its caller; has are the attributes that its context may have.
 func (e *evaluator) newCall(r *Request, has attributes) (*call, *refusal) {
-	c := &call{rules: e.rules, voting: e.voting, records: &e.records, request: r, has: has, requester: e.rules.dir.Requester(r.Caller), is: e.voting.independence}
+	c := &call{evaluator: e, request: r, has: has, requester: e.rules.dir.Requester(r.Caller), is: e.voting.independence}
 	var others []access.Principal
 	for _, other := range r.Beside {
 		others = append(others, e.rules.dir.Requester(other))
