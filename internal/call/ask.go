@@ -30,7 +30,7 @@ func (s *settlement) resolve(ctx context.Context) error {
 		return err
 	}
 	if s.verdict.Effect() == policy.Allow {
-		s.answer, err = s.Approver.GrantAnswer(ctx, s.verdict.GrantID(), *ask)
+		s.answer, err = s.Grants.Answer(ctx, s.verdict.GrantID(), *ask)
 		return err
 	}
 	return s.askPeople(ctx, ask)

@@ -164,7 +164,7 @@ func TestVoteForAnotherDigestIsRefused(t *testing.T) {
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()
-	_, err := w.Desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: gatewaytest.Digest("0")})
+	_, err := w.Desk.Votes.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: gatewaytest.Digest("0")})
 	reasontest.Want(t, "another digest", err, reason.DigestMismatch)
 	w.vote(alice, rec, yes)
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed {

@@ -153,13 +153,13 @@ func TestRefusedChanges(t *testing.T) {
 	}{
 		"denied": {"", func(w *world, _ *running, rec approval.Record) { w.vote(bob, rec, no) }, reason.ApprovalDenied, approval.Denied},
 		"cancelled by the approver": {"", func(w *world, _ *running, rec approval.Record) {
-			if _, err := w.Desk.Cancel(w.t.Context(), alice, rec.ID, "no"); err != nil {
+			if _, err := w.Desk.Records.Cancel(w.t.Context(), alice, rec.ID, "no"); err != nil {
 				w.t.Error(err)
 			}
 		}, reason.ApprovalCancelled, approval.Cancelled},
 		"the client leaves": {"", func(_ *world, r *running, _ approval.Record) { r.leave() }, reason.Cancelled, approval.Cancelled},
 		"frozen": {"", func(w *world, _ *running, _ approval.Record) {
-			must.Check(w.t, w.Desk.Freeze(w.t.Context(), alice, "stop"))
+			must.Check(w.t, w.Desk.Freezer.Freeze(w.t.Context(), alice, "stop"))
 			w.Router.Freeze()
 		}, reason.GatewayFrozen, approval.Cancelled},
 		"forbidden meanwhile": {"", func(w *world, _ *running, rec approval.Record) {
@@ -175,7 +175,7 @@ func TestRefusedChanges(t *testing.T) {
 			rec := r.asked()
 			c.act(w, r, rec)
 			if c.code == "" { // the votes are evaluated again, and the call keeps waiting
-				if now, err := w.Desk.Get(t.Context(), rec.ID); err != nil || now.State != approval.Pending {
+				if now, err := w.Desk.Records.Get(t.Context(), rec.ID); err != nil || now.State != approval.Pending {
 					t.Errorf("the approval is %s, %v", now.State, err)
 				}
 				r.leave()
@@ -186,7 +186,7 @@ func TestRefusedChanges(t *testing.T) {
 				t.Fatalf("the call: %+v, %v", o.Decision, err)
 			}
 			told.refused(t, name, c.code)
-			if after, err := w.Desk.Get(t.Context(), rec.ID); err != nil || after.State != c.state {
+			if after, err := w.Desk.Records.Get(t.Context(), rec.ID); err != nil || after.State != c.state {
 				t.Errorf("the approval is %s, %v, want %s", after.State, err, c.state)
 			}
 			if p := last[record.Gated](w, event.Gated); p.Allowed || p.Reason != c.code {
@@ -318,7 +318,7 @@ func TestRevokedBetweenAnswerAndUse(t *testing.T) {
 	w.run.Work = wrote(protects(".git/config"), &told)
 	var rec approval.Record
 	r := w.beginWith(runCall(), answered(func() {
-		if _, err := w.Desk.RevokeApproval(t.Context(), alice, rec.ID, "no"); err != nil {
+		if _, err := w.Desk.Records.Revoke(t.Context(), alice, rec.ID, "no"); err != nil {
 			t.Error(err)
 		}
 	}))
@@ -339,7 +339,7 @@ func TestRevocationOverridesRecordedApproval(t *testing.T) {
 		code reason.Code
 	}{
 		"a freeze": {func(w *world, _ func()) {
-			must.Check(w.t, w.Desk.Freeze(w.t.Context(), alice, "stop"))
+			must.Check(w.t, w.Desk.Freezer.Freeze(w.t.Context(), alice, "stop"))
 		}, reason.GatewayFrozen},
 		"the end of the call": {func(_ *world, end func()) { end() }, reason.Cancelled},
 		"the control":         {func(*world, func()) {}, ""},
@@ -475,7 +475,7 @@ func TestGrantForAToolCoversNoChanges(t *testing.T) {
 		t.Error("the grant does not cover the call")
 	}
 	// A grant for the whole tool cannot be created from an approval of changes.
-	_, err := w.Desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool})
+	_, err := w.Desk.Votes.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool})
 	reasontest.Want(t, "a grant for any changes", err, reason.InvalidInput)
 	w.vote(alice, rec, yes)
 	if _, err := again.wait(); err != nil || !told.ruling.Allowed {
@@ -527,7 +527,7 @@ func TestStopAtTheGate(t *testing.T) {
 	if p := last[record.Ambiguous](w, event.Ambiguous); !strings.Contains(p.Message, "were not applied") {
 		t.Errorf("it says %q", p.Message)
 	}
-	if now, err := w.Desk.Get(t.Context(), rec.ID); err != nil || now.State != approval.Cancelled {
+	if now, err := w.Desk.Records.Get(t.Context(), rec.ID); err != nil || now.State != approval.Cancelled {
 		t.Errorf("the approval is %s, %v", now.State, err)
 	}
 	_, _, err := w.call(keyed(runCall()))

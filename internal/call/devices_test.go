@@ -90,14 +90,14 @@ func TestVotesOfMembersWhoMayNotAct(t *testing.T) {
 			r := w.begin(runCall())
 			w.vote(bob, r.asked(), standing)
 			r.wait()
-			list, _, err := w.Desk.ListGrants(t.Context(), approval.GrantFilter{Open: true})
+			list, _, err := w.Desk.Grants.List(t.Context(), approval.GrantFilter{Open: true})
 			if err != nil || len(list) != 1 {
 				t.Fatalf("%d grants, %v", len(list), err)
 			}
 			w.wantGranted("the control", runCall(), list[0])
 			as(end)
 			w.wantAsked("in a grant", runCall())
-			g := must.Get(w.Desk.GetGrant(t.Context(), list[0].ID))(t)
+			g := must.Get(w.Desk.Grants.Get(t.Context(), list[0].ID))(t)
 			if len(g.MintedBy) != 1 || g.MintedBy[0].User != bob.Principal {
 				t.Errorf("the vote is not in the record: %+v", g.MintedBy)
 			}

@@ -36,7 +36,7 @@ type Change struct {
 // that policy would deny to either of them does not replace the call. An edit approves nothing.
 // The evidence of both versions is durable when Edit returns.
 func (p *Pipeline) Edit(ctx context.Context, caller access.Caller, c Change) (approval.Record, error) {
-	rec, err := p.Approver.MayEdit(ctx, caller, c.ApprovalID, c.Version, c.ShownDigest)
+	rec, err := p.Editor.MayEdit(ctx, caller, c.ApprovalID, c.Version, c.ShownDigest)
 	if err != nil {
 		return approval.Record{}, err
 	}
@@ -63,7 +63,7 @@ func (p *Pipeline) Edit(ctx context.Context, caller access.Caller, c Change) (ap
 		}
 	}
 	p.waiting.edit(w, e.digest, edited)
-	return p.Approver.Edit(ctx, caller, c.ApprovalID, approval.Amendment{
+	return p.Editor.Edit(ctx, caller, c.ApprovalID, approval.Amendment{
 		Version: c.Version, ShownDigest: c.ShownDigest, Reason: c.Reason, Ask: ask, Extra: e.drafts.Drafts,
 	})
 }

@@ -64,7 +64,7 @@ func TestEditedCallRuns(t *testing.T) {
 	if after.CallDigest == rec.CallDigest || after.ID != rec.ID || after.Version != rec.Version+1 || len(after.Edits) != 1 || after.State != approval.Pending {
 		t.Fatalf("after the edit: %+v", after)
 	}
-	if _, err := w.Desk.Decide(t.Context(), carol, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}); reason.Of(err) != reason.DigestMismatch {
+	if _, err := w.Desk.Votes.Decide(t.Context(), carol, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}); reason.Of(err) != reason.DigestMismatch {
 		t.Errorf("a yes to the call before: %v", err)
 	}
 	w.vote(carol, after, yes)
@@ -127,7 +127,7 @@ func TestEditorIsCoRequester(t *testing.T) {
 	w := newWorld(t, withCarol)
 	r := w.begin(runCall())
 	rec := r.asked()
-	if err := w.Desk.MayVote(t.Context(), bob, rec); err != nil { // control: bob may decide before
+	if err := w.Desk.Votes.MayVote(t.Context(), bob, rec); err != nil { // control: bob may decide before
 		t.Fatal(err)
 	}
 	// The displayed digest must be the pending one, whatever version the editor names.
@@ -137,11 +137,11 @@ func TestEditorIsCoRequester(t *testing.T) {
 		t.Errorf("an edit of another call: %v", err)
 	}
 	after := must.Get(w.edit(bob, rec, `{"argv":["make","-n"]}`))(t)
-	if _, err := w.Desk.Decide(t.Context(), bob, after.ID, approval.Ballot{Allow: true, ShownDigest: after.CallDigest}); reason.Of(err) != reason.PermissionDenied {
+	if _, err := w.Desk.Votes.Decide(t.Context(), bob, after.ID, approval.Ballot{Allow: true, ShownDigest: after.CallDigest}); reason.Of(err) != reason.PermissionDenied {
 		t.Errorf("the editor's own yes: %v", err)
 	}
 	again := must.Get(w.edit(bob, after, `{"argv":["make","-k"]}`))(t) // but bob may edit again
-	if _, err := w.Desk.Decide(t.Context(), carol, again.ID, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: 3600e9, ShownDigest: again.CallDigest}); reason.Of(err) != reason.InvalidInput {
+	if _, err := w.Desk.Votes.Decide(t.Context(), carol, again.ID, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: 3600e9, ShownDigest: again.CallDigest}); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("a yes that stands: %v", err)
 	}
 	for _, o := range again.Prompt.Scopes {
@@ -222,7 +222,7 @@ func TestEditIsJudged(t *testing.T) {
 	if _, err := w.edit(carol, stale, `{"argv":["make","-n"]}`); reason.Of(err) != reason.ApprovalConflict {
 		t.Errorf("another version: %v", err)
 	}
-	if now := must.Get(w.Desk.Get(t.Context(), rec.ID))(t); now.CallDigest != rec.CallDigest || now.Version != rec.Version {
+	if now := must.Get(w.Desk.Records.Get(t.Context(), rec.ID))(t); now.CallDigest != rec.CallDigest || now.Version != rec.Version {
 		t.Errorf("changed by what was refused: %+v", now)
 	}
 	must.Get(w.edit(carol, rec, `{"argv":["make","-n"]}`))(t) // control
@@ -364,11 +364,11 @@ func TestEditAcrossRestart(t *testing.T) {
 		}
 		w.restart()
 		_, _ = r.wait()
-		now := must.Get(w.Desk.Get(t.Context(), rec.ID))(t)
+		now := must.Get(w.Desk.Records.Get(t.Context(), rec.ID))(t)
 		if now.CallDigest != want || now.State != approval.Pending || (len(now.Edits) == 1) == fails || must.Get(now.Binding.Digest())(t) != want {
 			t.Errorf("%s: %s, %+v", name, now.State, now.Edits)
 		}
-		if err := w.Desk.MayVote(t.Context(), bob, now); (err == nil) != fails {
+		if err := w.Desk.Votes.MayVote(t.Context(), bob, now); (err == nil) != fails {
 			t.Errorf("%s: the editor's yes: %v", name, err)
 		}
 	}
@@ -436,9 +436,9 @@ func TestEditRacesVote(t *testing.T) {
 		both.Go(func() {
 			<-begin
 			for range n * n { // each round a little later than the previous one
-				must.Get(w.Desk.Get(context.Background(), rec.ID))(t)
+				must.Get(w.Desk.Records.Get(context.Background(), rec.ID))(t)
 			}
-			_, voteErr = w.Desk.Decide(context.Background(), carol, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest})
+			_, voteErr = w.Desk.Votes.Decide(context.Background(), carol, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest})
 		})
 		close(begin)
 		both.Wait()

@@ -48,7 +48,7 @@ func (d *DryRuns) MayElsewhere(ctx context.Context, s Submission, answer approva
 		if err != nil {
 			return Elsewhere{}, err
 		}
-		if answer, err = d.Approver.GrantAnswer(ctx, w.verdict.GrantID(), *ask); err != nil {
+		if answer, err = d.Grants.Answer(ctx, w.verdict.GrantID(), *ask); err != nil {
 			return Elsewhere{}, err
 		}
 	case !answer.Allowed() || answer.CallDigest() != w.digest || !w.enough(w.request, answer):

@@ -94,7 +94,7 @@ func (w *world) approveElsewhere(ballot approval.Ballot) approval.Answer {
 	w.t.Helper()
 	answer := must.Get(w.AskElsewhere(w.t.Context(), runCall(), "told", func(r *approval.Record) {
 		if r.State == approval.Pending && len(r.Votes) == 0 {
-			go func() { _, _ = w.Desk.Decide(w.t.Context(), alice, r.ID, ballot) }()
+			go func() { _, _ = w.Desk.Votes.Decide(w.t.Context(), alice, r.ID, ballot) }()
 		}
 	}))(w.t)
 	if !answer.Allowed() {

@@ -37,9 +37,9 @@ func (w *world) ends(s call.Submission) {
 			<-started
 			b := yes
 			b.ShownDigest = rec.CallDigest
-			if _, err := w.Desk.Decide(context.WithoutCancel(w.t.Context()), alice, rec.ID, b); err != nil {
+			if _, err := w.Desk.Votes.Decide(context.WithoutCancel(w.t.Context()), alice, rec.ID, b); err != nil {
 				r.leave()
-				_, _ = w.Desk.Cancel(context.WithoutCancel(w.t.Context()), alice, rec.ID, "nobody waits")
+				_, _ = w.Desk.Records.Cancel(context.WithoutCancel(w.t.Context()), alice, rec.ID, "nobody waits")
 			}
 		}()
 	})

@@ -70,7 +70,7 @@ func TestApprovedButUnrecordedDoesNotRun(t *testing.T) {
 	w.run.Ran(t, 0)
 	w.open(0)
 	w.store.fail(nil)
-	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Allowed {
+	if rec, err := w.Desk.Records.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Allowed {
 		t.Errorf("the approval is %s, %v", rec.State, err)
 	}
 }
@@ -286,13 +286,13 @@ func TestOutputIsOrderedAndEnds(t *testing.T) {
 func (w *world) freeze() int {
 	w.t.Helper()
 	n := w.Router.Freeze()
-	must.Do(w.t, w.Desk.Freeze(w.t.Context(), alice, "stop everything"))
+	must.Do(w.t, w.Desk.Freezer.Freeze(w.t.Context(), alice, "stop everything"))
 	return n
 }
 
 func (w *world) thaw() {
 	w.t.Helper()
-	must.Do(w.t, w.Desk.Thaw(w.t.Context(), alice))
+	must.Do(w.t, w.Desk.Freezer.Thaw(w.t.Context(), alice))
 	w.Router.Thaw()
 }
 
@@ -397,6 +397,8 @@ func TestNewNeedsAllStages(t *testing.T) {
 	for name, spoil := range map[string]func(*call.Config){
 		"evaluator":  func(c *call.Config) { c.Evaluator = nil },
 		"approver":   func(c *call.Config) { c.Approver = nil },
+		"grants":     func(c *call.Config) { c.Grants = nil },
+		"editor":     func(c *call.Config) { c.Editor = nil },
 		"dispatcher": func(c *call.Config) { c.Dispatcher = nil },
 		"notary":     func(c *call.Config) { c.Notary = nil },
 		"ledger":     func(c *call.Config) { c.Ledger = nil },

@@ -28,7 +28,7 @@ func (w *world) grant(s call.Submission, b approval.Ballot) approval.Grant {
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed || o.Decision.GrantID != "" {
 		w.t.Fatalf("the call that was asked about: %+v, %v", o.Decision, err)
 	}
-	list, _, err := w.Desk.ListGrants(w.t.Context(), approval.GrantFilter{Open: true})
+	list, _, err := w.Desk.Grants.List(w.t.Context(), approval.GrantFilter{Open: true})
 	if err != nil || len(list) != 1 {
 		w.t.Fatalf("%d grants, %v", len(list), err)
 	}
@@ -85,7 +85,7 @@ func TestSessionGrant(t *testing.T) {
 	w.wantGranted("after a restart", in("one", runCall()), g)
 	must.Do(t, w.Desk.EndSession(t.Context(), call.SessionID(agent, "one")))
 	w.wantAsked("after the session ended", in("one", runCall()))
-	if g, err := w.Desk.GetGrant(t.Context(), g.ID); err != nil || g.Uses != 2 {
+	if g, err := w.Desk.Grants.Get(t.Context(), g.ID); err != nil || g.Uses != 2 {
 		t.Errorf("%d uses are counted, %v", g.Uses, err)
 	}
 }
@@ -148,7 +148,7 @@ func TestRevokedGrantAsksAgain(t *testing.T) {
 
 func (w *world) revoke(g approval.Grant) {
 	w.t.Helper()
-	if _, err := w.Desk.RevokeGrant(w.t.Context(), alice, g.ID, "enough"); err != nil {
+	if _, err := w.Desk.Grants.Revoke(w.t.Context(), alice, g.ID, "enough"); err != nil {
 		w.t.Error(err)
 	}
 }
@@ -297,7 +297,7 @@ func TestCoveredCallsAreCounted(t *testing.T) {
 			t.Fatalf("%+v, %v", o.Decision, err)
 		}
 	}
-	must.Get(w.Desk.RevokeGrant(t.Context(), alice, g.ID, "enough"))(t)
+	must.Get(w.Desk.Grants.Revoke(t.Context(), alice, g.ID, "enough"))(t)
 	asked, of := covered(in("one", runCall()))
 	if asked != 1 || of[approval.Once][approval.MatchExact] != 0 || of[approval.Session][approval.MatchExact] != 2 || of[approval.Timeboxed][approval.MatchExact] != 3 || of[approval.Timeboxed][approval.MatchTool] != 3 {
 		t.Errorf("asked %d, covered %v", asked, of)

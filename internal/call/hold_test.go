@@ -30,7 +30,7 @@ func TestHold(t *testing.T) {
 	w.vote(bob, rec, yes)
 	_, err := r.wait()
 	reasontest.Want(t, "a call that is held for ever", err, reason.ApprovalExpired)
-	if now := must.Get(w.Desk.Get(t.Context(), rec.ID))(t); now.State != approval.Allowed {
+	if now := must.Get(w.Desk.Records.Get(t.Context(), rec.ID))(t); now.State != approval.Allowed {
 		t.Errorf("its approval is %s", now.State)
 	}
 	w.run.Ran(t, 0)

@@ -434,7 +434,7 @@ func TestStopLeavesTheApprovalPending(t *testing.T) {
 	must.Do(t, w.Pipeline.Run(ctx, closed()))
 	_, err := r.wait()
 	reasontest.Want(t, "the call", err, reason.ShuttingDown)
-	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
+	if rec, err := w.Desk.Records.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
 		t.Errorf("the approval is %s, %v", rec.State, err)
 	}
 	w.run.Ran(t, 0)
@@ -450,7 +450,7 @@ func TestCallOutlivesItsClients(t *testing.T) {
 	first.leave()
 	_, err := first.wait()
 	reasontest.Want(t, "the client that left", err, reason.Cancelled)
-	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
+	if rec, err := w.Desk.Records.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Pending {
 		t.Fatalf("with no client left the approval is %s, %v", rec.State, err)
 	}
 	w.run.Ran(t, 0)

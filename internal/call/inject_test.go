@@ -61,7 +61,7 @@ func TestSecretForAProgram(t *testing.T) {
 	if err := json.Unmarshal(rec.Binding.Arguments, &bound); err != nil || bound.Inject != awsSecret || bound.Call == "" || bound.Call == rec.CallDigest {
 		t.Errorf("it binds to %s, %v", rec.Binding.Arguments, err)
 	}
-	if _, err := w.Desk.Decide(t.Context(), bob, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool}); reason.Of(err) != reason.InvalidInput {
+	if _, err := w.Desk.Votes.Decide(t.Context(), bob, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool}); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("a grant for a secret: %v", err)
 	}
 	w.vote(bob, rec, yes)
@@ -228,7 +228,7 @@ func TestSecretApprovalRevoked(t *testing.T) {
 	first := r.asked()
 	w.vote(bob, first, yes)
 	second := r.asked()
-	if _, err := w.Desk.RevokeApproval(t.Context(), bob, first.ID, "no"); err != nil {
+	if _, err := w.Desk.Records.Revoke(t.Context(), bob, first.ID, "no"); err != nil {
 		t.Fatal(err)
 	}
 	w.vote(bob, second, yes)

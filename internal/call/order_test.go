@@ -91,7 +91,7 @@ func TestAskAndAllow(t *testing.T) {
 	wantSteps(t, "events", r.kinds(), []string{"proposed", "asked", "resolved", "decision", "result", "attestation"})
 	w.wantJournal(0, append(asksFirst, event.Voted, event.Answered, event.Consumed, event.Decided, event.Attested)...)
 	w.checkEvidence(o)
-	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Consumed {
+	if rec, err := w.Desk.Records.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Consumed {
 		t.Errorf("the approval is %s, %v", rec.State, err)
 	}
 }
@@ -167,7 +167,7 @@ func TestNobodyAnswersInTime(t *testing.T) {
 		}
 		w.wantJournal(0, append(asksFirst, event.Expired, event.Decided)...)
 		w.run.Ran(t, 0)
-		if _, err := w.Desk.Decide(t.Context(), alice, rec.ID, yes); reason.Of(err) != reason.ApprovalConflict {
+		if _, err := w.Desk.Votes.Decide(t.Context(), alice, rec.ID, yes); reason.Of(err) != reason.ApprovalConflict {
 			t.Errorf("a late yes: %v", err)
 		}
 	})
@@ -193,7 +193,7 @@ func TestOperatorCancels(t *testing.T) {
 	w := newWorld(t)
 	r := w.begin(runCall())
 	rec := r.asked()
-	must.Get(w.Desk.Cancel(t.Context(), alice, rec.ID, "never mind"))(t)
+	must.Get(w.Desk.Records.Cancel(t.Context(), alice, rec.ID, "never mind"))(t)
 	o, err := r.wait()
 	if err != nil || o.Decision.Reason != reason.ApprovalCancelled {
 		t.Fatalf("got %+v, %v", o, err)
@@ -214,7 +214,7 @@ func TestClientDisconnectsDuringApproval(t *testing.T) {
 	}
 	w.wantJournal(0, append(asksFirst, event.Cancelled, event.Decided)...)
 	w.run.Ran(t, 0)
-	if rec, err := w.Desk.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Cancelled {
+	if rec, err := w.Desk.Records.Get(t.Context(), rec.ID); err != nil || rec.State != approval.Cancelled {
 		t.Errorf("the approval is %s, %v", rec.State, err)
 	}
 }

@@ -33,21 +33,29 @@ type Evaluator interface {
 	Current() *policy.Set
 }
 
-// Approver finds standing grants, requests approvals, and consumes their answers.
+// Approver requests approvals, and consumes their answers.
 type Approver interface {
-	Grants(ctx context.Context, q approval.GrantQuery) ([]approval.Grant, error)
-	GrantAnswer(ctx context.Context, grantID string, ask approval.Ask) (approval.Answer, error)
 	Resolve(ctx context.Context, ask *approval.Ask, observe func(*approval.Record)) (approval.Answer, error)
 	Consume(ctx context.Context, a approval.Answer, extra ...event.Draft) error
-	// MayEdit checks whether the caller may edit the call of a record in the displayed version.
-	// Edit replaces the call.
-	MayEdit(ctx context.Context, caller access.Caller, id string, version int64, digest string) (approval.Record, error)
-	Edit(ctx context.Context, caller access.Caller, id string, a approval.Amendment) (approval.Record, error)
 	// Release returns an answer that its call will not use.
 	Release(a approval.Answer)
 	// Recheck is called immediately before the call starts, so that a revocation or a freeze
 	// takes precedence over an existing decision.
 	Recheck(ctx context.Context, a approval.Answer) error
+}
+
+// Grants finds standing grants, and returns their answers.
+type Grants interface {
+	Find(ctx context.Context, q approval.GrantQuery) ([]approval.Grant, error)
+	Answer(ctx context.Context, grantID string, ask approval.Ask) (approval.Answer, error)
+}
+
+// Editor edits calls that wait for an approval.
+type Editor interface {
+	// MayEdit checks whether the caller may edit the call of a record in the displayed version.
+	// Edit replaces the call.
+	MayEdit(ctx context.Context, caller access.Caller, id string, version int64, digest string) (approval.Record, error)
+	Edit(ctx context.Context, caller access.Caller, id string, a approval.Amendment) (approval.Record, error)
 }
 
 // Dispatcher checks inputs, plans calls and runs decided calls.
@@ -93,6 +101,8 @@ type Ledger interface {
 type Config struct {
 	Evaluator  Evaluator
 	Approver   Approver
+	Grants     Grants
+	Editor     Editor
 	Dispatcher Dispatcher
 	Notary     Notary
 	Ledger     Ledger
@@ -143,7 +153,7 @@ type services struct {
 
 // New returns a pipeline, or an error if the configuration is not complete.
 func New(cfg Config) (*Pipeline, error) {
-	if cfg.Evaluator == nil || cfg.Approver == nil || cfg.Dispatcher == nil || cfg.Notary == nil || cfg.Ledger == nil || cfg.LiveDevice == nil || cfg.Standing == nil {
+	if cfg.Evaluator == nil || cfg.Approver == nil || cfg.Grants == nil || cfg.Editor == nil || cfg.Dispatcher == nil || cfg.Notary == nil || cfg.Ledger == nil || cfg.LiveDevice == nil || cfg.Standing == nil {
 		return nil, errors.New("creating the pipeline: a stage is missing")
 	}
 	if cfg.MaxCallsPerRun <= 0 || cfg.MaxCallsPerSession <= 0 || cfg.SessionIdle <= 0 {

@@ -115,7 +115,7 @@ func swift(t *testing.T, policies string) (*call.Pipeline, *noRouter) {
 	live := func(string) bool { return true }
 	desk := approvaltest.Open(t, approvaltest.NewMemory(), call.Judge{Evaluator: engine, LiveDevice: live}, approval.Limits{})
 	p := must.Get(call.New(call.Config{
-		Evaluator: engine, Approver: desk, Dispatcher: router, Notary: noNotary{}, Ledger: noLedger{},
+		Evaluator: engine, Approver: desk.Requests, Grants: desk.Grants, Editor: desk.Edits, Dispatcher: router, Notary: noNotary{}, Ledger: noLedger{},
 		MaxCallsPerRun: 1, MaxCallsPerSession: 1 << 30, SessionIdle: time.Hour, LiveDevice: live,
 		Standing: func(access.Caller) error { return nil },
 	}))(t)

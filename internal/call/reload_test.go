@@ -77,7 +77,7 @@ func TestPolicyThatChangesWhilePeopleAreAsked(t *testing.T) {
 			if err != nil || o.Decision.Reason != c.reason || o.Decision.Allowed != (c.reason == "") {
 				t.Fatalf("got %+v, %v", o.Decision, err)
 			}
-			if after, err := w.Desk.Get(t.Context(), rec.ID); err != nil || after.State != c.state {
+			if after, err := w.Desk.Records.Get(t.Context(), rec.ID); err != nil || after.State != c.state {
 				t.Errorf("the approval is %s, %v, want %s", after.State, err, c.state)
 			}
 			if (o.Decision.ApprovalID == rec.ID) != c.used && c.reason == "" {
@@ -271,9 +271,9 @@ func TestOwnerMayNotAnswerOnceThereAreTwo(t *testing.T) {
 	w := newWorld(t, twoUsers)
 	r := w.begin(runCall())
 	rec := r.asked()
-	_, err := w.Desk.Decide(t.Context(), alice, rec.ID, yes)
+	_, err := w.Desk.Votes.Decide(t.Context(), alice, rec.ID, yes)
 	reasontest.Want(t, "the owner", err, reason.PermissionDenied)
-	_, err = w.Desk.Decide(t.Context(), agent, rec.ID, yes)
+	_, err = w.Desk.Votes.Decide(t.Context(), agent, rec.ID, yes)
 	reasontest.Want(t, "the agent itself", err, reason.PermissionDenied)
 	w.vote(bob, rec, yes)
 	if o, err := r.wait(); err != nil || !o.Decision.Allowed {

@@ -133,7 +133,7 @@ func TestChangingFactsRefuse(t *testing.T) {
 	r := w.begin(readCall())
 	go func() {
 		for rec := range r.asks {
-			_, _ = w.Desk.Decide(context.Background(), alice, rec.ID, yes)
+			_, _ = w.Desk.Votes.Decide(context.Background(), alice, rec.ID, yes)
 		}
 	}()
 	_, err := r.wait()
@@ -256,10 +256,10 @@ func TestSessionRequestsABudgetExtension(t *testing.T) {
 	if !rec.AboutSession() || !strings.Contains(rec.Prompt.Title, "200 more") || len(rec.Prompt.Scopes) != 1 {
 		t.Errorf("%s %+v", rec.SubjectID, rec.Prompt)
 	}
-	if _, err := w.Desk.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session}); reason.Of(err) != reason.InvalidInput {
+	if _, err := w.Desk.Votes.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session}); reason.Of(err) != reason.InvalidInput {
 		t.Errorf("a standing yes: %v", err)
 	}
-	if _, err := w.Desk.Decide(t.Context(), agent, rec.ID, yes); reason.Of(err) != reason.PermissionDenied {
+	if _, err := w.Desk.Votes.Decide(t.Context(), agent, rec.ID, yes); reason.Of(err) != reason.PermissionDenied {
 		t.Errorf("the agent's own yes: %v", err)
 	}
 	w.vote(alice, rec, yes)
@@ -321,7 +321,7 @@ func TestRequesterCannotApproveOwnExtension(t *testing.T) {
 	w.call(s)
 	r := w.begin(s)
 	rec := r.asked()
-	if _, err := w.Desk.Decide(t.Context(), alice, rec.ID, yes); reason.Of(err) != reason.PermissionDenied {
+	if _, err := w.Desk.Votes.Decide(t.Context(), alice, rec.ID, yes); reason.Of(err) != reason.PermissionDenied {
 		t.Errorf("their own yes: %v", err)
 	}
 	w.vote(bob, rec, yes)

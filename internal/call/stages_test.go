@@ -58,20 +58,20 @@ func (e *evaluator) Evaluate(ctx context.Context, r policy.Request, grants []pol
 	return e.Engine.Evaluate(ctx, r, grants)
 }
 
-// approver is the desk with a trace.
+// approver requests approvals with a trace.
 type approver struct {
-	*approval.Desk
+	*approval.Requests
 	trace *trace
 }
 
 func (a *approver) Resolve(ctx context.Context, ask *approval.Ask, observe func(*approval.Record)) (approval.Answer, error) {
 	a.trace.add("resolve")
-	return a.Desk.Resolve(ctx, ask, observe)
+	return a.Requests.Resolve(ctx, ask, observe)
 }
 
 func (a *approver) Consume(ctx context.Context, answer approval.Answer, extra ...event.Draft) error {
 	a.trace.add("consume " + codesOf(extra))
-	return a.Desk.Consume(ctx, answer, extra...)
+	return a.Requests.Consume(ctx, answer, extra...)
 }
 
 // dispatcher is the router with a trace.

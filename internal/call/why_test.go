@@ -58,7 +58,7 @@ func TestNoAskWithoutAReason(t *testing.T) {
 	if refused != 2 {
 		t.Errorf("%d refusals are on record", refused)
 	}
-	if list, _, err := w.Desk.List(t.Context(), approval.Filter{}); err != nil || len(list) != 0 {
+	if list, _, err := w.Desk.Records.List(t.Context(), approval.Filter{}); err != nil || len(list) != 0 {
 		t.Errorf("approvals: %+v, %v", list, err)
 	}
 }

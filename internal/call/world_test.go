@@ -128,7 +128,7 @@ func (w *world) start() {
 
 // between wraps the stages.
 func (w *world) between(g *gatewaytest.Gateway, c *call.Config) {
-	c.Evaluator, c.Approver = &evaluator{w.engine, &w.trace, w.onCurrent}, &approver{g.Desk, &w.trace}
+	c.Evaluator, c.Approver = &evaluator{w.engine, &w.trace, w.onCurrent}, &approver{g.Desk.Requests, &w.trace}
 	c.Dispatcher, c.Ledger = &dispatcher{g.Router, &w.trace}, w.ledger
 }
 
@@ -277,7 +277,7 @@ func (w *world) call(s call.Submission) (*running, call.Outcome, error) {
 func (w *world) vote(c access.Caller, rec approval.Record, b approval.Ballot) approval.Record {
 	w.t.Helper()
 	b.ShownDigest = rec.CallDigest
-	return must.Get(w.Desk.Decide(w.t.Context(), c, rec.ID, b))(w.t)
+	return must.Get(w.Desk.Votes.Decide(w.t.Context(), c, rec.ID, b))(w.t)
 }
 
 var (

@@ -538,15 +538,15 @@ func openApprovals(ctx context.Context, g *gateway, o Options) error {
 	if err != nil {
 		return err
 	}
-	g.changing = dualcontrol.New(dualcontrol.Config{Desk: g.desk, People: people, Journal: g.journal, SwitchedOff: !g.cfg.DualControl, Log: g.log})
+	g.changing = dualcontrol.New(dualcontrol.Config{Requests: g.desk.Requests, Records: g.desk.Records, People: people, Journal: g.journal, SwitchedOff: !g.cfg.DualControl, Log: g.log})
 	if err := g.changing.Begin(ctx); err != nil {
 		return err
 	}
-	if _, frozen := g.desk.Frozen(ctx); frozen {
+	if _, frozen := g.desk.Freezer.Frozen(ctx); frozen {
 		g.router.Freeze()
 		g.log.WarnContext(ctx, "the gateway is frozen; `palyra thaw` lets calls run again")
 	}
-	return g.desk.MarkRunsGone(ctx)
+	return g.desk.Records.MarkRunsGone(ctx)
 }
 
 // openPairing creates the host of pairings, which gets the server's certificate later.
@@ -572,7 +572,7 @@ func openPipeline(ctx context.Context, g *gateway, o Options) error {
 		g.auditor.Refused(context.Background(), principal, api.CallToolProcedure, reason.QuotaExceeded)
 	}
 	stages := call.Config{
-		Evaluator: g.engine, Approver: g.desk, Dispatcher: g.router, Notary: g.notary, Ledger: g.stores.calls,
+		Evaluator: g.engine, Approver: g.desk.Requests, Grants: g.desk.Grants, Editor: g.desk.Edits, Dispatcher: g.router, Notary: g.notary, Ledger: g.stores.calls,
 		MaxCallsPerRun: g.cfg.MaxCallsPerRun, MaxCallsPerSession: g.cfg.MaxCallsPerSession, SessionIdle: g.cfg.Sessions.Idle,
 		LiveDevice: votesGoOn(g), Standing: standing(g), Looked: g.auditor.Looked, Log: g.log, Quota: g.quotas,
 	}
@@ -624,7 +624,7 @@ func openRuns(ctx context.Context, g *gateway, _ Options) error {
 	g.models = providers.OpenAll(ctx, g.cfg.Models, g.lending, g.log)
 	tellSecrets(ctx, g.cfg.Secrets, g.log)
 	cfg := run.Config{
-		Calls: g.pipeline, Models: g.models.ByName, Catalog: catalog(g.engine, g.router), Store: g.stores.runs, Approvals: g.desk, Log: g.log, Admit: g.quotas.Admit,
+		Calls: g.pipeline, Models: g.models.ByName, Catalog: catalog(g.engine, g.router), Store: g.stores.runs, Approvals: g.desk.Records, Log: g.log, Admit: g.quotas.Admit,
 		Limits: run.Limits{
 			Budget:             run.Budget{Calls: g.cfg.MaxCallsPerRun, Tokens: g.cfg.Runs.MaxTokens, WallClock: g.cfg.Runs.MaxDuration},
 			ActivePerPrincipal: g.cfg.Runs.MaxActivePerPrincipal, ParallelCalls: g.cfg.Runs.ParallelCalls,

@@ -84,7 +84,7 @@ func (w *clockWorld) call() <-chan call.Outcome {
 // pending returns the pending approval, which must be the only one.
 func (w *clockWorld) pending() approval.Record {
 	w.t.Helper()
-	list, _, err := w.g.desk.List(w.t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}})
+	list, _, err := w.g.desk.Records.List(w.t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}})
 	if err != nil || len(list) != 1 {
 		w.t.Fatalf("%d approvals are pending, %v, want 1", len(list), err)
 	}
@@ -95,7 +95,7 @@ func (w *clockWorld) allow(b approval.Ballot) error {
 	w.t.Helper()
 	rec := w.pending()
 	b.Allow, b.ShownDigest = true, rec.CallDigest
-	_, err := w.g.desk.Decide(w.t.Context(), w.caller, rec.ID, b)
+	_, err := w.g.desk.Votes.Decide(w.t.Context(), w.caller, rec.ID, b)
 	return err
 }
 

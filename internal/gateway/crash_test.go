@@ -224,11 +224,11 @@ func firstOperator(t *testing.T, g *gateway) access.Caller {
 
 // approveAll approves every pending request until the context ends.
 func (w *crashWorld) approveAll(ctx context.Context) error {
-	err := w.g.desk.Watch(ctx, 0, nil, func(r approval.Record) error {
+	err := w.g.desk.Records.Watch(ctx, 0, nil, func(r approval.Record) error {
 		if r.State != approval.Pending || len(r.Votes) > 0 {
 			return nil
 		}
-		_, err := w.g.desk.Decide(ctx, w.caller, r.ID, approval.Ballot{Allow: true, ShownDigest: r.CallDigest})
+		_, err := w.g.desk.Votes.Decide(ctx, w.caller, r.ID, approval.Ballot{Allow: true, ShownDigest: r.CallDigest})
 		return err
 	})
 	if ctx.Err() == nil {

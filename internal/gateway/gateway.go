@@ -194,7 +194,7 @@ func (c control) Freeze(ctx context.Context, by access.Caller, why string) (api.
 	c.g.upstreams.Pool.EndIdle()
 	c.g.log.InfoContext(ctx, "the gateway is frozen: nothing runs until `palyra thaw`",
 		slog.String("principal", by.Principal.String()), slog.Int("calls", stopped), slog.String("note", why))
-	if err := c.g.desk.Freeze(ctx, by, why); err != nil {
+	if err := c.g.desk.Freezer.Freeze(ctx, by, why); err != nil {
 		return api.FreezeState{}, stopped, fmt.Errorf("calls are stopped, but the freeze was not recorded: %w", err)
 	}
 	return freezeState(ctx, c.g), stopped, nil
@@ -202,7 +202,7 @@ func (c control) Freeze(ctx context.Context, by access.Caller, why string) (api.
 
 // Thaw permits calls again once the thaw is durable.
 func (c control) Thaw(ctx context.Context, by access.Caller) (api.FreezeState, error) {
-	if err := c.g.desk.Thaw(ctx, by); err != nil {
+	if err := c.g.desk.Freezer.Thaw(ctx, by); err != nil {
 		return api.FreezeState{}, err
 	}
 	c.g.isolation.Invalidate()
@@ -212,7 +212,7 @@ func (c control) Thaw(ctx context.Context, by access.Caller) (api.FreezeState, e
 }
 
 func freezeState(ctx context.Context, g *gateway) api.FreezeState {
-	state, frozen := g.desk.Frozen(ctx)
+	state, frozen := g.desk.Freezer.Frozen(ctx)
 	if !frozen {
 		return api.FreezeState{Frozen: g.router.Frozen()}
 	}
@@ -268,13 +268,13 @@ func swapped(g *gateway) {
 func openNotify(_ context.Context, g *gateway, _ Options) error {
 	list, err := targets.New(g.cfg.Notify, targets.Parts{
 		Gateway: g.authority.TrustDomain(), Lend: g.lending.Own, Denied: g.cfg.HTTP.DeniedHosts, Own: g.own, Log: g.log,
-		Voter: &notify.Voter{Desk: g.desk, Users: g.chatUsers, Members: g.registry, Permit: permit(g)},
+		Voter: &notify.Voter{Approvals: g.desk.Records, Votes: g.desk.Votes, Users: g.chatUsers, Members: g.registry, Permit: permit(g)},
 	})
 	if err != nil {
 		return err
 	}
 	g.notify = notify.New(notify.Config{
-		Store: g.stores.notify, Journal: g.journal, Approvals: g.desk, Targets: list, Log: g.log,
+		Store: g.stores.notify, Journal: g.journal, Approvals: g.desk.Records, Targets: list, Log: g.log,
 		Link: func(id string) string {
 			switch at := g.listeners.at; {
 			case at.Console != "": // its pages have the same path, and "" is the inbox
@@ -306,7 +306,7 @@ func votesGoOn(g *gateway) func(id string) bool {
 // webhookVotes handles votes delivered by webhook receivers.
 func webhookVotes(g *gateway) http.Handler {
 	return presenceproof.Handler{
-		Gateway: g.authority.TrustDomain(), Desk: g.desk, Authenticate: g.identity.Callers.Authenticate, Permit: permit(g), Log: g.log, Now: time.Now,
+		Gateway: g.authority.TrustDomain(), Votes: g.desk.Votes, Authenticate: g.identity.Callers.Authenticate, Permit: permit(g), Log: g.log, Now: time.Now,
 		Spend: func(c access.Caller) error {
 			if ok, after := g.limiter.Allow(api.LimitDecide, c.Principal.String()); !ok {
 				return reason.Errorf(reason.RateLimited, "too many votes; try again in %s", after.Round(time.Millisecond))

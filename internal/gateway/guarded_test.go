@@ -74,7 +74,7 @@ func TestOperationsRequireTheSecondApproval(t *testing.T) {
 			_, err := g.policies.SetCeiling(ctx, local, policyadmin.Ceiling{Name: "channel:test", Allowed: true})
 			return err
 		},
-		change.Thaw:        func(ctx context.Context) error { return g.desk.Thaw(ctx, local) },
+		change.Thaw:        func(ctx context.Context) error { return g.desk.Freezer.Thaw(ctx, local) },
 		change.AddUpstream: func(ctx context.Context) error { _, err := g.upstreams.Add(ctx, local, declared.Server{}); return err },
 		change.ApproveUpstream: func(ctx context.Context) error {
 			_, err := g.upstreams.Approve(ctx, local, "nosuch", "sha256:00")

@@ -531,7 +531,7 @@ func consoleAbout(g *gateway) people.About {
 	about := people.About{
 		ID: g.authority.TrustDomain(), Version: version.Get().Version, Fingerprint: canonical.Digest(g.authority.Root().Raw),
 		Frozen: func(ctx context.Context) bool {
-			_, frozen := g.desk.Frozen(ctx)
+			_, frozen := g.desk.Freezer.Frozen(ctx)
 			return frozen
 		},
 		Pending: func() int { return g.desk.Counts().Pending }, Settings: g.cfg, Origins: g.origins,

@@ -103,7 +103,7 @@ func (u *upgraded) works(a upgradetest.Ask) decision.Record {
 func (u *upgraded) decide(name string, a upgradetest.Ask, b approval.Ballot) approval.State {
 	u.t.Helper()
 	b.ShownDigest = a.Digest
-	rec, err := u.g.desk.Decide(u.t.Context(), must.Get(u.as(name))(u.t), a.ID, b)
+	rec, err := u.g.desk.Votes.Decide(u.t.Context(), must.Get(u.as(name))(u.t), a.ID, b)
 	if err != nil {
 		u.t.Errorf("%s on %s: %v", name, a.Input, err)
 	}
@@ -161,7 +161,7 @@ func TestUpgradeLate(t *testing.T) {
 			u.t.Errorf("after five years %+v", n)
 		}
 		for _, a := range u.release.Asks {
-			rec := must.Get(u.g.desk.Get(u.t.Context(), a.ID))(u.t)
+			rec := must.Get(u.g.desk.Records.Get(u.t.Context(), a.ID))(u.t)
 			if rec.State != approval.Expired || rec.CallDigest != a.Digest {
 				u.t.Errorf("%s is %s", a.Input, rec.State)
 			}

@@ -56,7 +56,7 @@ func newReal(t testing.TB, steps ...step) *real {
 	w.Manager = must.Get(run.New(run.Config{
 		Calls: g, Models: map[string]model.Provider{"fake": w.model}, DefaultModel: "fake",
 		Catalog:    func(access.Caller) []tool.Descriptor { return g.Router.Descriptors() },
-		Workspaces: []run.Workspace{{Name: "default"}}, Store: sqlite.NewRuns(w.db), Approvals: w.desk,
+		Workspaces: []run.Workspace{{Name: "default"}}, Store: sqlite.NewRuns(w.db), Approvals: w.desk.Records,
 		Limits: run.Limits{
 			Budget: run.Budget{Calls: 1 << 30, Tokens: 1 << 40, WallClock: time.Hour}, ActivePerPrincipal: 10, ParallelCalls: 4, AbandonedAfter: 30 * time.Minute,
 		},
@@ -84,7 +84,7 @@ func (w *real) watch(t *testing.T, id string, ballot func(approval.Record) appro
 		}
 		b := ballot(*e.Asked)
 		b.ShownDigest = e.Asked.CallDigest
-		_, err := w.desk.Decide(t.Context(), alice, e.Asked.ID, b)
+		_, err := w.desk.Votes.Decide(t.Context(), alice, e.Asked.ID, b)
 		return err
 	}, func() {}))
 	return seen
@@ -193,7 +193,7 @@ func TestRunsShareAnApproval(t *testing.T) {
 	if first.ID != second.ID {
 		t.Fatalf("approvals %s and %s, want one", first.ID, second.ID)
 	}
-	must.Get(w.desk.Decide(t.Context(), alice, first.ID, approval.Ballot{Reason: "no", ShownDigest: first.CallDigest}))(t)
+	must.Get(w.desk.Votes.Decide(t.Context(), alice, first.ID, approval.Ballot{Reason: "no", ShownDigest: first.CallDigest}))(t)
 	for range 2 {
 		list := <-tapes
 		wantOrder(t, list)

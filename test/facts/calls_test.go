@@ -68,7 +68,7 @@ func (w *worker) vote(ctx context.Context, c *call, rec approval.Record) {
 	<-time.After(thought)
 	w.hooks.at(ctx, asked)
 	ballot.ShownDigest = rec.CallDigest
-	after, err := w.gateway.desk.Decide(ctx, person, rec.ID, ballot)
+	after, err := w.gateway.desk.Votes.Decide(ctx, person, rec.ID, ballot)
 	if err == nil && after.GrantID != "" {
 		about, _ := w.asks.Load(rec.ID)
 		w.grants.Store(after.GrantID, about)

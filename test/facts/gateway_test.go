@@ -119,7 +119,7 @@ func newGateway(s settings) (_ *gateway, err error) {
 		return nil, err
 	}
 	g.pipeline, err = toolcall.New(s.hooks.stages(toolcall.Config{
-		Evaluator: g.engine, Approver: g.desk, Dispatcher: router, Notary: s.notary, Ledger: sqlite.NewCalls(db),
+		Evaluator: g.engine, Approver: g.desk.Requests, Grants: g.desk.Grants, Editor: g.desk.Edits, Dispatcher: router, Notary: s.notary, Ledger: sqlite.NewCalls(db),
 		MaxCallsPerRun: 200, MaxCallsPerSession: many, SessionIdle: time.Hour, LiveDevice: anyDevice,
 		Standing: func(access.Caller) error { return nil },
 	}))

@@ -112,7 +112,7 @@ func (h *hooks) at(ctx context.Context, s stage) {
 
 func (h *hooks) stages(cfg toolcall.Config) toolcall.Config {
 	cfg.Evaluator = &evaluator{cfg.Evaluator, h}
-	cfg.Approver = &approver{cfg.Approver, h}
+	cfg.Approver, cfg.Grants = &approver{cfg.Approver, h}, &granter{cfg.Grants, h}
 	cfg.Dispatcher = &dispatcher{cfg.Dispatcher, h}
 	cfg.Notary = &notary{cfg.Notary, h}
 	cfg.Ledger = &ledger{cfg.Ledger, h}
@@ -132,21 +132,26 @@ func (e *evaluator) Evaluate(ctx context.Context, r policy.Request, grants []pol
 	return verdict, err
 }
 
-type approver struct {
-	toolcall.Approver
+type granter struct {
+	toolcall.Grants
 	*hooks
 }
 
-func (a *approver) Grants(ctx context.Context, q approval.GrantQuery) ([]approval.Grant, error) {
-	grants, err := a.Approver.Grants(ctx, q)
+func (a *granter) Find(ctx context.Context, q approval.GrantQuery) ([]approval.Grant, error) {
+	grants, err := a.Grants.Find(ctx, q)
 	a.at(ctx, granted)
 	return grants, err
 }
 
-func (a *approver) GrantAnswer(ctx context.Context, id string, ask approval.Ask) (approval.Answer, error) {
-	answer, err := a.Approver.GrantAnswer(ctx, id, ask)
+func (a *granter) Answer(ctx context.Context, id string, ask approval.Ask) (approval.Answer, error) {
+	answer, err := a.Grants.Answer(ctx, id, ask)
 	a.at(ctx, answered)
 	return answer, err
+}
+
+type approver struct {
+	toolcall.Approver
+	*hooks
 }
 
 func (a *approver) Resolve(ctx context.Context, ask *approval.Ask, observe func(*approval.Record)) (approval.Answer, error) {

@@ -216,21 +216,6 @@ func removedAnswer(rec *Record, why string) *Answer {
 	}
 }
 
-// AmendedPayload is the payload of event.Amended.
-type AmendedPayload struct {
-	ApprovalID string `json:"approval_id"`
-	ProposalID string `json:"proposal_id"`
-	Version    int64  `json:"version"`
-	// WasDigest is the digest of the previous version, and CallDigest of the current one.
-	WasDigest      string `json:"was_digest"`
-	CallDigest     string `json:"call_digest"`
-	SnapshotDigest string `json:"snapshot_digest"`
-	Edit           Edit   `json:"edit"`
-	Severity       string `json:"severity"`
-	Summary        string `json:"summary"`
-	Missing        string `json:"missing"`
-}
-
 // Amended describes how an approved call was edited: the approved arguments and the editors. It is
 // nil for an unedited call.
 type Amended struct {

@@ -42,7 +42,7 @@ func covered(t *testing.T, flip func(*approval.Ask), protected bool) bool {
 	t.Helper()
 	d := approvaltest.NewDesk(t)
 	a := allowed(t, d, yes)
-	d.Release(a)
+	d.Requests.Release(a)
 	if !protected {
 		d.IgnoreCallDigest()
 	}
@@ -90,7 +90,7 @@ func TestExactGrantDoesNotCoverAnotherCall(t *testing.T) {
 		if found(t, d, ask) {
 			t.Errorf("%s: the grant is offered", field)
 		}
-		_, err := d.GrantAnswer(t.Context(), id, ask)
+		_, err := d.Grants.Answer(t.Context(), id, ask)
 		wantReason(t, err, reason.BindingMismatch)
 	}
 }
@@ -121,7 +121,7 @@ func TestAskMustDescribeItsProposal(t *testing.T) {
 	} {
 		ask := approvaltest.Ask(t)
 		spoil(&ask)
-		_, err := d.Resolve(t.Context(), &ask, nil)
+		_, err := d.Requests.Resolve(t.Context(), &ask, nil)
 		if reason.Of(err) != reason.BindingMismatch {
 			t.Errorf("%s: %v", name, err)
 		}

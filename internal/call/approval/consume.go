@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"errors"
+	"time"
 
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
@@ -15,29 +16,29 @@ import (
 // The error is reason.ApprovalRevoked, ApprovalExpired or ApprovalConflict if the record or
 // grant was revoked, expired or used before; GatewayFrozen while the gateway is frozen;
 // PermitRefused for an answer that cannot be consumed, such as NotNeeded or a denial.
-func (d *Desk) Consume(ctx context.Context, a Answer, extra ...event.Draft) error {
+func (q *Requests) Consume(ctx context.Context, a Answer, extra ...event.Draft) error {
 	if err := ctx.Err(); err != nil {
 		return reason.Errorf(reason.Cancelled, "the call ended before it was decided: %w", err)
 	}
 	switch a.kind {
 	case ByApproval:
-		return d.consumeRecord(ctx, a, extra)
+		return q.consumeRecord(ctx, a, extra)
 	case ByGrant:
-		return d.consumeGrant(ctx, a, extra)
+		return q.grants.consume(ctx, a, extra)
 	default:
 		return reason.Errorf(reason.PermitRefused, "an answer of kind %q cannot be consumed", a.kind)
 	}
 }
 
-func (d *Desk) consumeRecord(ctx context.Context, a Answer, extra []event.Draft) error {
+func (q *Requests) consumeRecord(ctx context.Context, a Answer, extra []event.Draft) error {
 	var after Record
-	err := d.update(ctx, func(tx Tx) error {
+	err := update(ctx, q.store, func(tx Tx) error {
 		if err := thawedFor(tx, a.subjectType); err != nil {
 			return err
 		}
 		var err error
 		after, err = transition(tx, step{
-			id: a.approvalID, from: Allowed, version: a.version, to: Consumed, at: d.now(),
+			id: a.approvalID, from: Allowed, version: a.version, to: Consumed, at: q.records.now(),
 			actor: daemon, note: usedBy(a.subjectType), events: stateEvents(event.Consumed, Allowed),
 		})
 		if err != nil {
@@ -50,12 +51,12 @@ func (d *Desk) consumeRecord(ctx context.Context, a Answer, extra []event.Draft)
 		return nil
 	})
 	if errors.Is(err, errLate) {
-		err = d.expireNow(ctx, a.approvalID)
+		err = q.records.expireNow(ctx, a.approvalID)
 	}
 	if err != nil {
 		return lost(err)
 	}
-	d.settle(after)
+	q.records.settle(after)
 	return nil
 }
 
@@ -82,19 +83,19 @@ func lost(err error) error {
 	return &reason.Error{Code: code, Message: e.Message, Fields: e.Fields}
 }
 
-// consumeGrant counts one use. A grant without remaining uses stays open until it expires: the
+// consume counts one use. A grant without remaining uses stays open until it expires: the
 // call with the last use may not have started, and revoking the grant must still stop it.
-func (d *Desk) consumeGrant(ctx context.Context, a Answer, extra []event.Draft) error {
-	if err := d.stands(a.grant); err != nil {
+func (s *Grants) consume(ctx context.Context, a Answer, extra []event.Draft) error {
+	if err := s.stands(a.grant); err != nil {
 		return err
 	}
 	var after Grant
-	err := d.update(ctx, func(tx Tx) error {
+	err := update(ctx, s.store, func(tx Tx) error {
 		if err := thawed(tx); err != nil {
 			return err
 		}
 		var err error
-		after, err = d.useGrant(tx, a)
+		after, err = useGrant(tx, a, s.now())
 		if err == nil {
 			tx.Emit(extra...)
 		}
@@ -103,12 +104,11 @@ func (d *Desk) consumeGrant(ctx context.Context, a Answer, extra []event.Draft) 
 	if err != nil {
 		return err
 	}
-	d.keepGrant(after)
+	s.keep(after)
 	return nil
 }
 
-func (d *Desk) useGrant(tx Tx, a Answer) (Grant, error) {
-	now := d.now()
+func useGrant(tx Tx, a Answer, now time.Time) (Grant, error) {
 	g, err := tx.Grant(a.grant.ID)
 	if err != nil {
 		return g, notFound(err, "grant", a.grant.ID)
@@ -128,69 +128,8 @@ func (d *Desk) useGrant(tx Tx, a Answer) (Grant, error) {
 
 // Release returns an answer that its call will not consume. A repeated identical call can then
 // get it immediately instead of after Limits.Claim.
-func (d *Desk) Release(a Answer) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if e, ok := d.open[a.approvalID]; ok && a.kind == ByApproval && e.rec.Version == a.version {
-		e.claimedUntil = d.now()
+func (q *Requests) Release(a Answer) {
+	if a.kind == ByApproval {
+		q.open.release(a.approvalID, a.version)
 	}
-}
-
-// Recheck returns nil while the answer of a decided call is still valid. It is called between
-// the durable decision and the executor's start, so that a revocation or a freeze takes
-// precedence over a queued call. Before Consume it fails for every answer that must be
-// consumed.
-//
-// The error is reason.GatewayFrozen once the gateway is frozen, ApprovalRevoked if the grant or
-// approval was revoked, ApprovalExpired if it ended or expired, ApprovalConflict if an approval
-// was not consumed by this answer, and PermitRefused for an answer that does not allow. An
-// error of the store is returned unchanged. The call must not start after any error.
-func (d *Desk) Recheck(ctx context.Context, a Answer) error {
-	if !a.Allowed() {
-		return reason.Errorf(reason.PermitRefused, "an answer of kind %q does not allow a call", a.kind)
-	}
-	if state, frozen := d.Frozen(ctx); frozen {
-		return frozenError(&state)
-	}
-	switch a.kind {
-	case ByApproval:
-		return d.recheckRecord(ctx, a)
-	case ByGrant:
-		return d.recheckGrant(ctx, a)
-	default:
-		return nil
-	}
-}
-
-// recheckRecord returns nil if this answer consumed the record: the record's version is then
-// the answer's plus one. It also checks the grant that the same votes created, because a
-// revocation of that grant applies to this call too.
-func (d *Desk) recheckRecord(ctx context.Context, a Answer) error {
-	rec, err := d.store.Record(ctx, a.approvalID)
-	switch {
-	case err != nil:
-		return notFound(err, "approval", a.approvalID)
-	case rec.State == Allowed:
-		return reason.Errorf(reason.ApprovalConflict, "approval %s was not used for the call that wants to start", rec.ID)
-	case rec.State != Consumed || rec.Version != a.version+1:
-		return lost(conflict(rec))
-	case rec.GrantID == "":
-		return nil
-	}
-	g, err := d.store.Grant(ctx, rec.GrantID)
-	if err != nil {
-		return notFound(err, "grant", rec.GrantID)
-	}
-	if !g.RevokedAt.IsZero() {
-		return grantClosed(g)
-	}
-	return nil
-}
-
-func (d *Desk) recheckGrant(ctx context.Context, a Answer) error {
-	g, err := d.store.Grant(ctx, a.grant.ID)
-	if err != nil {
-		return notFound(err, "grant", a.grant.ID)
-	}
-	return d.stands(g)
 }

@@ -24,7 +24,7 @@ func TestAllowOnce(t *testing.T) {
 		t.Errorf("answer %+v", a)
 	}
 	decided := event.Draft{Code: event.Decided, Actor: "agent:builder", Payload: json.RawMessage(`{}`)}
-	must.Do(t, d.Consume(t.Context(), a, decided))
+	must.Do(t, d.Requests.Consume(t.Context(), a, decided))
 	rec := wantState(t, d.Desk, a.ApprovalID(), approval.Consumed)
 	if rec.ClosedAt.IsZero() || rec.AnsweredAt.IsZero() {
 		t.Errorf("times are missing: %+v", rec)
@@ -33,7 +33,7 @@ func TestAllowOnce(t *testing.T) {
 	if got := codes(d.Store); !slices.Equal(got, want) {
 		t.Errorf("journal %v, want %v", got, want)
 	}
-	err := d.Consume(t.Context(), a, decided)
+	err := d.Requests.Consume(t.Context(), a, decided)
 	wantReason(t, err, reason.ApprovalConflict)
 	if n := count(d.Store, event.Decided); n != 1 {
 		t.Errorf("%d decided events after the second use, want 1", n)
@@ -59,7 +59,7 @@ func TestVetoDenies(t *testing.T) {
 	if want := "a person denied the call: use the staging host"; out.Answer.Message() != want || out.Answer.Remedy() == "" {
 		t.Errorf("message %q, remedy %q", out.Answer.Message(), out.Answer.Remedy())
 	}
-	err := d.Consume(t.Context(), out.Answer)
+	err := d.Requests.Consume(t.Context(), out.Answer)
 	wantReason(t, err, reason.PermitRefused)
 }
 
@@ -69,7 +69,7 @@ func TestTwoVotesAllow(t *testing.T) {
 	d.Judge.Set(func(j *approvaltest.Judge) { j.Need = 2 })
 	p, rec := waiting(t, d)
 	decide(t, d, alice, rec.ID, yes)
-	_, err := d.Decide(t.Context(), alice, rec.ID, yes)
+	_, err := d.Votes.Decide(t.Context(), alice, rec.ID, yes)
 	wantReason(t, err, reason.ApprovalConflict)
 	wantState(t, d.Desk, rec.ID, approval.Pending)
 	decide(t, d, bob, rec.ID, yes)
@@ -84,20 +84,20 @@ func TestWhoMayNotDecide(t *testing.T) {
 	_, rec := waiting(t, d)
 	agent := approvaltest.Caller("x")
 	agent.Principal = access.Agent("other")
-	_, err := d.Decide(t.Context(), agent, rec.ID, yes)
+	_, err := d.Votes.Decide(t.Context(), agent, rec.ID, yes)
 	wantReason(t, err, reason.PermissionDenied)
 
 	_, own := waiting(t, d, func(a *approval.Ask) {
 		a.Proposal.Caller = alice
 		a.Plan.Binding.Principal, a.Plan.Binding.OnBehalfOf = "user:alice", "user:alice"
 	})
-	_, err = d.Decide(t.Context(), alice, own.ID, yes)
+	_, err = d.Votes.Decide(t.Context(), alice, own.ID, yes)
 	wantReason(t, err, reason.PermissionDenied)
 	wantState(t, d.Desk, own.ID, approval.Pending)
 	// Control: another user may decide.
 	decide(t, d, bob, own.ID, yes)
 
-	_, err = d.Decide(t.Context(), alice, "01J00000000000000000000000", yes)
+	_, err = d.Votes.Decide(t.Context(), alice, "01J00000000000000000000000", yes)
 	wantReason(t, err, reason.NotFound)
 }
 
@@ -105,7 +105,7 @@ func TestShownDigest(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d)
-	_, err := d.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: "sha256:other"})
+	_, err := d.Votes.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: "sha256:other"})
 	wantReason(t, err, reason.DigestMismatch)
 	wantState(t, d.Desk, rec.ID, approval.Pending)
 	decide(t, d, alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest})
@@ -116,7 +116,7 @@ func TestJudgeErrorKeepsNoVote(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d)
 	d.Judge.Fail(reason.Errorf(reason.PolicyError, "boom"))
-	_, err := d.Decide(t.Context(), alice, rec.ID, yes)
+	_, err := d.Votes.Decide(t.Context(), alice, rec.ID, yes)
 	wantReason(t, err, reason.PolicyError)
 	if rec = wantState(t, d.Desk, rec.ID, approval.Pending); len(rec.Votes) != 0 {
 		t.Errorf("%d votes kept", len(rec.Votes))
@@ -147,7 +147,7 @@ func TestBallots(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, rec := waiting(t, d)
-			_, err := d.Decide(t.Context(), alice, rec.ID, c.ballot)
+			_, err := d.Votes.Decide(t.Context(), alice, rec.ID, c.ballot)
 			wantReason(t, err, c.want)
 			wantState(t, d.Desk, rec.ID, approval.Pending)
 		})
@@ -167,7 +167,7 @@ func TestExpiry(t *testing.T) {
 		if out.Answer.Kind() != approval.ByExpiry || out.Answer.Reason() != reason.ApprovalExpired {
 			t.Errorf("answer %v %v", out.Answer.Kind(), out.Err)
 		}
-		_, err := d.Decide(t.Context(), alice, rec.ID, yes)
+		_, err := d.Votes.Decide(t.Context(), alice, rec.ID, yes)
 		wantReason(t, err, reason.ApprovalConflict)
 		var e *reason.Error
 		if !errors.As(err, &e) || e.Fields["state"] != "expired" || e.Fields["changed_by"] != "service:palyrad" {
@@ -186,7 +186,7 @@ func TestLateVoteLosesWithoutTimer(t *testing.T) {
 		p := approvaltest.Resolve(d, approvaltest.Ask(t))
 		rec := <-p.Records
 		time.Sleep(10 * time.Minute)
-		_, err := d.Decide(t.Context(), alice, rec.ID, yes)
+		_, err := d.Votes.Decide(t.Context(), alice, rec.ID, yes)
 		wantReason(t, err, reason.ApprovalConflict)
 		wantState(t, d, rec.ID, approval.Expired)
 		if out := <-p.Done; out.Answer.Kind() != approval.ByExpiry {
@@ -236,7 +236,7 @@ func TestUnusedAllowExpires(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		wantState(t, d.Desk, a.ApprovalID(), approval.Expired)
-		err := d.Consume(t.Context(), a, event.Draft{Code: event.Decided, Actor: "a", Payload: json.RawMessage(`{}`)})
+		err := d.Requests.Consume(t.Context(), a, event.Draft{Code: event.Decided, Actor: "a", Payload: json.RawMessage(`{}`)})
 		wantReason(t, err, reason.ApprovalExpired)
 		if count(d.Store, event.Decided) != 0 {
 			t.Error("an expired approval decided a call")

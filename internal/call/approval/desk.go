@@ -1,3 +1,27 @@
+// Package approval requests approvals for calls and stores the answers.
+//
+// A Record is a request about one exact call and collects votes. A Grant is a standing approval
+// that votes created. A Desk has one part for each noun: Requests of calls, their Records,
+// Votes and Edits, the Grants, and the Freezer. An approval does not override policy: after
+// every vote a Judge evaluates policy with the votes as facts.
+//
+// Records, grants and the freeze are rows of the Store, which is authoritative. The requests
+// that are open, and the calls that wait for them, are in memory behind openRequests; several
+// replicas will share them.
+//
+// Every change of a record's state goes through one function, transition. It compares state and
+// version, and writes the record and its journal event in one unit of the store's writer.
+// Exactly one of several concurrent changes succeeds; the others return an error that names the
+// actor of the successful one.
+//
+// The package does not depend on policy, the journal or SQL: Judge and Store are its interfaces
+// to them.
+//
+// A requester's reason is a field of the request and not an argument. A tool would receive an
+// argument, and the call digest would cover it, so that no grant would cover a second call.
+// Waiting calls with different reasons are different requests. Grants and remembered denials
+// ignore the reason, because a requester could repeat a call with other words. Policy reads the
+// text, which is unverified: a rule may deny by it and should allow nothing by it alone.
 package approval
 
 import (
@@ -5,15 +29,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/oklog/ulid/v2"
-
+	"palyra/internal/call/approval/internal/deadline"
 	"palyra/internal/core/access"
 	"palyra/internal/core/change"
-	"palyra/internal/core/reason"
-	"palyra/internal/core/tool"
 )
 
 // Ruling is the policy verdict on a record with some votes.
@@ -50,38 +71,23 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Desk holds the calls that wait for approvals. It is safe for concurrent use.
-//
-// The store is authoritative: every decision about a record or grant MUST be made inside a unit of
-// the store's writer, with its events. The desk's memory is used to wake waiters, to find identical
-// asks, and to schedule deadlines; it MUST NOT allow anything.
+// Desk connects the parts that handle approvals, and enforces their deadlines. It is safe for
+// concurrent use.
 type Desk struct {
-	store  Store
-	judge  Judge
-	limits Limits
-	guard  change.Guard
-	clock  func() time.Time
-	log    *slog.Logger
-	key    func(Ask) callKey
+	Requests *Requests
+	Records  *Records
+	Votes    *Votes
+	Edits    *Edits
+	Grants   *Grants
+	Freezer  *Freezer
 
+	open openRequests
+	now  func() time.Time
+	log  *slog.Logger
 	// kick wakes Run for an earlier deadline; stopping is closed when Run ends.
 	kick     chan struct{}
 	stopping chan struct{}
-
-	// freezing keeps frozen in the order of the store's units.
-	freezing sync.Mutex
-
-	mu      sync.Mutex
-	started bool
-	open    map[string]*entry
-	byCall  map[callKey][]*entry
-	quota   *quota
-	cool    *cooldown
-	grants  *grantBook
-	due     *deadlines
-	frozen  *FreezeState
-	// changed is closed and replaced at every change of a record.
-	changed chan struct{}
+	started  atomic.Bool
 }
 
 // NewDesk returns a desk with the state of the store: pending and allowed records, live grants,
@@ -96,61 +102,69 @@ func NewDesk(cfg Config) (*Desk, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	limits := cfg.Limits.withDefaults()
-	d := &Desk{
-		store: cfg.Store, judge: cfg.Judge, limits: limits, guard: cfg.Guard, clock: cfg.Now, log: cfg.Log, key: keyOf,
-		kick: make(chan struct{}, 1), stopping: make(chan struct{}),
-		open: map[string]*entry{}, byCall: map[callKey][]*entry{},
-		quota: newQuota(limits), cool: newCooldown(limits.Cooldown), grants: newGrantBook(limits.SessionIdle),
-		due: newDeadlines(), changed: make(chan struct{}),
-	}
-	if err := d.load(context.Background()); err != nil {
+	// The times are in UTC and in microseconds, as in a store.
+	now := func() time.Time { return cfg.Now().UTC().Truncate(time.Microsecond) }
+	limits, kick, stopping := cfg.Limits.withDefaults(), make(chan struct{}, 1), make(chan struct{})
+	open := newMemory(limits, deadline.New(kick), now)
+	freezer := &Freezer{store: cfg.Store, guard: cfg.Guard, now: now}
+	grants := newGrants(cfg.Store, cfg.Judge, freezer, limits, deadline.New(kick), now)
+	records := &Records{store: cfg.Store, judge: cfg.Judge, open: open, feed: &feed{changed: make(chan struct{})}, now: now, stopping: stopping}
+	if err := load(context.Background(), records, open, grants, freezer); err != nil {
 		return nil, fmt.Errorf("loading approvals: %w", err)
 	}
-	return d, nil
+	return &Desk{
+		Requests: &Requests{store: cfg.Store, records: records, open: open, grants: grants, freezer: freezer, limits: limits, log: cfg.Log, stopping: stopping},
+		Records:  records,
+		Votes:    &Votes{records: records, grants: grants, judge: cfg.Judge, limits: limits},
+		Edits:    &Edits{records: records, judge: cfg.Judge, limits: limits},
+		Grants:   grants,
+		Freezer:  freezer,
+		open:     open, now: now, log: cfg.Log, kick: kick, stopping: stopping,
+	}, nil
 }
 
-func (d *Desk) load(ctx context.Context) error {
-	frozen, err := d.store.Freeze(ctx)
+func load(ctx context.Context, records *Records, open *memory, grants *Grants, freezer *Freezer) error {
+	frozen, err := records.store.Freeze(ctx)
 	if err != nil {
 		return err
 	}
-	d.frozen = frozen
-	if err := d.eachRecord(ctx, Filter{Traits: Traits{States: []State{Pending, Allowed}}}, d.loadOpen); err != nil {
+	freezer.state.Store(frozen)
+	if err := records.each(ctx, Filter{Traits: Traits{States: []State{Pending, Allowed}}}, open.load); err != nil {
 		return err
 	}
-	if err := d.eachRecord(ctx, Filter{Since: d.now().Add(-rateWindow)}, d.loadRate); err != nil {
+	if err := records.each(ctx, Filter{Since: records.now().Add(-rateWindow)}, func(rec Record) error {
+		open.quota.recall(rec)
+		return nil
+	}); err != nil {
 		return err
 	}
-	return d.loadGrants(ctx)
+	return grants.load(ctx)
 }
 
-func (d *Desk) loadOpen(rec Record) error {
-	e := &entry{id: rec.ID, rec: rec, key: keyOfRecord(rec), run: runOf(rec), ready: closedChannel(), delivered: make(chan struct{}), counted: rec.State == Pending}
+// load adds a stored record at the start.
+func (m *memory) load(rec Record) error {
+	e := &entry{id: rec.ID, rec: rec, key: keyOfRecord(rec), run: runOf(rec), ready: make(chan struct{}), delivered: make(chan struct{}), counted: rec.State == Pending}
+	close(e.ready)
 	e.markDelivered()
-	d.addLocked(e)
+	m.addLocked(e)
 	if e.counted {
-		d.quota.add(e.run)
+		m.quota.add(e.run)
 	}
-	d.due.set(rec.ID, false, rec.deadline())
+	m.due.Set(rec.ID, rec.deadline())
 	return nil
 }
 
-func (d *Desk) loadRate(rec Record) error {
-	d.quota.recall(rec)
-	return nil
-}
-
-func (d *Desk) loadGrants(ctx context.Context) error {
+// load adds the open grants of the store at the start.
+func (s *Grants) load(ctx context.Context) error {
 	f := GrantFilter{Open: true, PageSize: MaxPage}
 	for {
-		page, next, err := d.store.Grants(ctx, f)
+		page, next, err := s.store.Grants(ctx, f)
 		if err != nil {
 			return err
 		}
 		for _, g := range page {
-			d.grants.put(g)
-			d.due.set(g.ID, true, d.grants.ends(g))
+			s.book.put(g)
+			s.due.Set(g.ID, s.book.ends(g))
 		}
 		if f.PageToken = next; next == "" {
 			return nil
@@ -163,8 +177,8 @@ func (d *Desk) loadGrants(ctx context.Context) error {
 // then get reason.ShuttingDown, and their records stay pending for the next start. It may be
 // called once.
 func (d *Desk) Run(ctx context.Context) error {
-	if err := d.start(); err != nil {
-		return err
+	if d.started.Swap(true) {
+		return errors.New("approval: the desk runs or ran already")
 	}
 	defer close(d.stopping)
 	timer := time.NewTimer(0)
@@ -180,67 +194,27 @@ func (d *Desk) Run(ctx context.Context) error {
 	}
 }
 
-func (d *Desk) start() error {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.started {
-		return errors.New("approval: the desk runs or ran already")
-	}
-	d.started = true
-	return nil
+// Counts are the numbers of pending records and standing grants.
+type Counts struct {
+	// Pending is the number of records that wait for votes.
+	Pending int
+	// Grants is the number of standing grants.
+	Grants int
 }
 
-// Get returns one record, or reason.NotFound.
-func (d *Desk) Get(ctx context.Context, id string) (Record, error) {
-	rec, err := d.store.Record(ctx, id)
-	if err != nil {
-		return Record{}, notFound(err, "approval", id)
-	}
-	return d.live(rec), nil
+// Counts returns the current numbers without reading the store.
+func (d *Desk) Counts() Counts {
+	c := Counts{Grants: d.Grants.count()}
+	d.open.each(func(rec *Record) {
+		if rec.State == Pending {
+			c.Pending++
+		}
+	})
+	return c
 }
 
-// List returns one page of records, newest first, and the token of the next page.
-func (d *Desk) List(ctx context.Context, f Filter) ([]Record, string, error) {
-	if err := checkToken(f.PageToken); err != nil {
-		return nil, "", err
-	}
-	page, next, err := d.store.Records(ctx, f)
-	if err != nil {
-		return nil, "", fmt.Errorf("listing approvals: %w", err)
-	}
-	for i := range page {
-		page[i] = d.live(page[i])
-	}
-	return page, next, nil
-}
-
-func checkToken(token string) error {
-	if token == "" {
-		return nil
-	}
-	if _, err := ulid.ParseStrict(token); err != nil {
-		return reason.Errorf(reason.InvalidInput, "the page token is not valid")
-	}
-	return nil
-}
-
-// live sets the fields that only the desk has.
-func (d *Desk) live(rec Record) Record {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	rec = rec.Stored()
-	if rec.State != Pending {
-		return rec
-	}
-	if e, ok := d.open[rec.ID]; ok {
-		rec.Waiters, rec.Input = len(e.waiters), e.calls[rec.CallDigest].input
-	}
-	rec.RunGone = rec.Waiters == 0
-	return rec
-}
-
-// LastAllowed returns the binding of the last approved call of the principal with the tool; the
-// bool is false if there was none.
-func (d *Desk) LastAllowed(ctx context.Context, p access.Principal, toolName string) (tool.Binding, bool, error) {
-	return d.store.LastAllowed(ctx, p, toolName)
+func (s *Grants) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.book.byID)
 }

@@ -34,7 +34,7 @@ func waiting(t *testing.T, d *approvaltest.Desk, changes ...func(*approval.Ask))
 
 func decide(t *testing.T, d *approvaltest.Desk, c access.Caller, id string, b approval.Ballot) approval.Record {
 	t.Helper()
-	rec, err := d.Decide(t.Context(), c, id, b)
+	rec, err := d.Votes.Decide(t.Context(), c, id, b)
 	if err != nil {
 		t.Fatalf("deciding as %s: %v", c.Principal, err)
 	}
@@ -62,7 +62,7 @@ func wantReason(t *testing.T, err error, want reason.Code) {
 
 func wantState(t *testing.T, d *approval.Desk, id string, want approval.State) approval.Record {
 	t.Helper()
-	rec, err := d.Get(context.Background(), id)
+	rec, err := d.Records.Get(context.Background(), id)
 	if err != nil || rec.State != want {
 		t.Errorf("approval is %q, %v, want %q", rec.State, err, want)
 	}

@@ -36,14 +36,22 @@ type Amendment struct {
 	Extra []event.Draft
 }
 
+// Edits replaces the calls of pending records by edited versions. It is safe for concurrent
+// use.
+type Edits struct {
+	records *Records
+	judge   Judge
+	limits  Limits
+}
+
 // noEdit are the surfaces that display too little of a call to edit it.
 var noEdit = []access.Surface{"slack", access.SurfaceWebhook, access.SurfaceInClient}
 
 // MayEdit returns nil if the caller may edit the call of a record in the displayed version. The
 // caller must be allowed to answer the record, the call must still wait, and the record must be
 // unchanged. It blocks until the waiting call has received the record.
-func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, version int64, digest string) (Record, error) {
-	rec, err := d.Get(ctx, id)
+func (e *Edits) MayEdit(ctx context.Context, caller access.Caller, id string, version int64, digest string) (Record, error) {
+	rec, err := e.records.Get(ctx, id)
 	if err != nil {
 		return Record{}, err
 	}
@@ -53,7 +61,7 @@ func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, ver
 	// An earlier editor may edit the call again, but may not approve it.
 	original := rec
 	original.Edits = nil
-	if err := d.judge.MayDecide(ctx, caller, original); err != nil {
+	if err := e.judge.MayDecide(ctx, caller, original); err != nil {
 		return rec, err
 	}
 	switch {
@@ -70,20 +78,18 @@ func (d *Desk) MayEdit(ctx context.Context, caller access.Caller, id string, ver
 	case rec.SubjectType != SubjectTool || rec.AboutCommit() || rec.AboutSession():
 		return rec, reason.Errorf(reason.InvalidInput, "%s cannot be edited: it is not a call", rec.what())
 	}
-	return rec, d.awaitDelivery(ctx, id)
+	return rec, e.awaitDelivery(ctx, rec)
 }
 
 // awaitDelivery blocks until the waiting call has received the record. The store makes the
 // record visible to others slightly earlier, and an edit needs the call.
-func (d *Desk) awaitDelivery(ctx context.Context, id string) error {
-	d.mu.Lock()
-	e := d.open[id]
-	d.mu.Unlock()
-	if e == nil {
+func (e *Edits) awaitDelivery(ctx context.Context, rec Record) error {
+	open, ok := e.records.open.find(rec.ID, rec.CallDigest)
+	if !ok {
 		return nil
 	}
 	select {
-	case <-e.delivered:
+	case <-open.delivered:
 		return nil
 	case <-ctx.Done():
 		return reason.Errorf(reason.Cancelled, "waiting for the call of the approval: the request was cancelled: %w", ctx.Err())
@@ -110,22 +116,22 @@ func (r Record) Editors() []access.Principal {
 // the edit races with another change of the record, one of them fails. The call does not end
 // when its editor logs out: the credential was checked at the edit, as for a vote. It ends when
 // the editor's device is revoked, because the device may have been stolen before the edit.
-func (d *Desk) Edit(ctx context.Context, caller access.Caller, id string, a Amendment) (Record, error) {
-	rec, err := d.MayEdit(ctx, caller, id, a.Version, a.ShownDigest)
+func (e *Edits) Edit(ctx context.Context, caller access.Caller, id string, a Amendment) (Record, error) {
+	rec, err := e.MayEdit(ctx, caller, id, a.Version, a.ShownDigest)
 	if err != nil {
 		return Record{}, err
 	}
 	if err := checkReason(a.Reason); err != nil {
 		return Record{}, err
 	}
-	if err := a.Ask.check(d.limits); err != nil {
+	if err := a.Ask.check(e.limits); err != nil {
 		return Record{}, err
 	}
 	if a.Ask.CallDigest == rec.CallDigest {
 		return Record{}, reason.Errorf(reason.InvalidInput, "the edited call is identical to the waiting call").
 			WithRemedy("Answer it unchanged, or change an argument.")
 	}
-	at := d.now()
+	at := e.records.now()
 	a.Ask.Edits = append(slices.Clone(rec.Edits), Edit{
 		By: caller.Principal, Device: caller.DeviceID, Surface: caller.Surface, At: at, Reason: a.Reason,
 		WasDigest: rec.CallDigest, IsDigest: a.Ask.CallDigest,
@@ -134,17 +140,17 @@ func (d *Desk) Edit(ctx context.Context, caller access.Caller, id string, a Amen
 	if err != nil {
 		return Record{}, err
 	}
-	if err := d.describe(ctx, &fresh); err != nil {
+	if err := describe(ctx, e.records.store, e.limits, &fresh); err != nil {
 		return Record{}, err
 	}
-	d.announce(id, a.Ask)
+	e.records.open.anticipate(id, a.Ask)
 	var after Record
-	err = d.update(ctx, func(tx Tx) error {
+	err = update(ctx, e.records.store, func(tx Tx) error {
 		if err := thawedFor(tx, rec.SubjectType); err != nil {
 			return err
 		}
 		after, err = transition(tx, step{
-			id: id, from: Pending, version: a.Version, to: Pending, at: d.now(), actor: caller.Principal.String(), note: a.Reason,
+			id: id, from: Pending, version: a.Version, to: Pending, at: e.records.now(), actor: caller.Principal.String(), note: a.Reason,
 			rewrite: true, change: func(r *Record) { amend(r, fresh) }, events: amendedEvents(rec.CallDigest),
 		})
 		if err == nil {
@@ -155,31 +161,31 @@ func (d *Desk) Edit(ctx context.Context, caller access.Caller, id string, a Amen
 	if err != nil {
 		return Record{}, err
 	}
-	d.settle(after)
-	return d.live(after), nil
+	e.records.settle(after)
+	return e.records.live(after), nil
 }
 
-// amend replaces the call of r by the call of a fresh record. Requester, creation time and deadline
-// stay.
+// amend replaces the call of r by the call of a fresh record. Requester, creation time and
+// deadline stay.
 func amend(r *Record, fresh Record) {
 	fresh.ID, fresh.ProposalID, fresh.State, fresh.Version, fresh.Revision = r.ID, r.ProposalID, r.State, r.Version, r.Revision
 	fresh.CreatedAt, fresh.ExpiresAt = r.CreatedAt, r.ExpiresAt
 	*r = fresh
 }
 
-// announce adds the call of a coming edit to the entry of its record, so that the code that
-// settles the record finds it.
-func (d *Desk) announce(id string, ask *Ask) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	e, ok := d.open[id]
-	if !ok {
-		return
-	}
-	if e.calls == nil {
-		e.calls = make(map[string]editedCall)
-	}
-	e.calls[ask.CallDigest] = editedCall{slices.Clone(ask.Proposal.Input), ask.Resolved}
+// AmendedPayload is the payload of event.Amended.
+type AmendedPayload struct {
+	ApprovalID string `json:"approval_id"`
+	ProposalID string `json:"proposal_id"`
+	Version    int64  `json:"version"`
+	// WasDigest is the digest of the previous version, and CallDigest of the current one.
+	WasDigest      string `json:"was_digest"`
+	CallDigest     string `json:"call_digest"`
+	SnapshotDigest string `json:"snapshot_digest"`
+	Edit           Edit   `json:"edit"`
+	Severity       string `json:"severity"`
+	Summary        string `json:"summary"`
+	Missing        string `json:"missing"`
 }
 
 func amendedEvents(was string) func(Record) ([]event.Draft, error) {

@@ -1,26 +1,37 @@
 package approval
 
+import "palyra/internal/call/approval/internal/deadline"
+
 // IgnoreCallDigest disables the check that binds an approval to its call, for negative
 // controls. Any call of the same caller and session then counts as identical.
 func (d *Desk) IgnoreCallDigest() {
-	d.key = func(a Ask) callKey {
+	m := d.open.(*memory)
+	m.key = func(a Ask) callKey {
 		k := keyOf(a)
 		k.callDigest = "any"
 		return k
 	}
-	for _, e := range d.open {
+	for _, e := range m.byID {
 		k := e.key
 		k.callDigest = "any"
-		d.byCall[k] = append(d.byCall[k], e)
+		m.byCall[k] = append(m.byCall[k], e)
 	}
 }
 
 // Held returns how many records, runs, cooled asks and grants are in memory.
 func (d *Desk) Held() (open, runs, cooled, grants int) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return len(d.open) + len(d.byCall), len(d.quota.created) + len(d.quota.perPrincipal) + len(d.quota.perRun) + len(d.quota.principal),
-		len(d.cool.asks), len(d.grants.byID) + len(d.grants.seen) + len(d.grants.byOwner) + len(d.due.byID)
+	m, g := d.open.(*memory), d.Grants
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, due := range []*deadline.Queue{m.due, g.due} {
+		if !due.Next().IsZero() {
+			grants++
+		}
+	}
+	return len(m.byID) + len(m.byCall), len(m.quota.created) + len(m.quota.perPrincipal) + len(m.quota.perRun) + len(m.quota.principal),
+		len(m.cool.asks), grants + len(g.book.byID) + len(g.book.seen) + len(g.book.byOwner)
 }
 
 // Transition is transition, and Step is its argument.

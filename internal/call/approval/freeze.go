@@ -3,6 +3,7 @@ package approval
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/change"
@@ -13,19 +14,19 @@ import (
 // Freeze rejects new asks, suspends grants, and stops the consumption of answers until Thaw. It
 // is journaled and survives a restart. A second Freeze keeps the state of the first. The caller
 // must have been authorized before.
-func (d *Desk) Freeze(ctx context.Context, caller access.Caller, why string) error {
+func (f *Freezer) Freeze(ctx context.Context, caller access.Caller, why string) error {
 	if err := checkReason(why); err != nil {
 		return err
 	}
-	d.freezing.Lock()
-	defer d.freezing.Unlock()
+	f.changing.Lock()
+	defer f.changing.Unlock()
 	var state *FreezeState
-	err := d.update(ctx, func(tx Tx) error {
+	err := update(ctx, f.store, func(tx Tx) error {
 		var err error
 		if state, err = tx.Freeze(); err != nil || state != nil {
 			return err
 		}
-		state = &FreezeState{By: caller.Principal, Reason: why, At: d.now()}
+		state = &FreezeState{By: caller.Principal, Reason: why, At: f.now()}
 		if err := tx.SetFreeze(state); err != nil {
 			return err
 		}
@@ -34,21 +35,21 @@ func (d *Desk) Freeze(ctx context.Context, caller access.Caller, why string) err
 	if err != nil {
 		return fmt.Errorf("freezing: %w", err)
 	}
-	d.setFrozen(state)
+	f.state.Store(state)
 	return nil
 }
 
 // Thaw ends the freeze. Only a user may thaw. Without a freeze it does nothing.
-func (d *Desk) Thaw(ctx context.Context, caller access.Caller) error {
+func (f *Freezer) Thaw(ctx context.Context, caller access.Caller) error {
 	if caller.Principal.Kind != access.KindUser {
 		return reason.Errorf(reason.PermissionDenied, "%s may not thaw: only users may", caller.Principal)
 	}
-	if err := d.guard.Check(ctx, change.Thaw); err != nil {
+	if err := f.guard.Check(ctx, change.Thaw); err != nil {
 		return err
 	}
-	d.freezing.Lock()
-	defer d.freezing.Unlock()
-	err := d.update(ctx, func(tx Tx) error {
+	f.changing.Lock()
+	defer f.changing.Unlock()
+	err := update(ctx, f.store, func(tx Tx) error {
 		state, err := tx.Freeze()
 		if err != nil || state == nil {
 			return err
@@ -61,7 +62,7 @@ func (d *Desk) Thaw(ctx context.Context, caller access.Caller) error {
 	if err != nil {
 		return fmt.Errorf("thawing: %w", err)
 	}
-	d.setFrozen(nil)
+	f.state.Store(nil)
 	return nil
 }
 
@@ -97,6 +98,14 @@ func ThawStored(ctx context.Context, store Store) (FreezeState, error) {
 // hostOf is the principal for actions on the gateway's host.
 func hostOf() access.Principal { return access.Principal{Kind: access.KindService, Name: "palyrad"} }
 
+// FreezePayload is the payload of event.Frozen and event.Thawed.
+type FreezePayload struct {
+	By     access.Principal `json:"by"`
+	Reason string           `json:"reason"`
+	// Since is the time of the freeze.
+	Since time.Time `json:"since"`
+}
+
 func emitFreeze(ctx context.Context, tx Tx, code event.Code, by access.Principal, state FreezeState) error {
 	drafted, err := draft(code, "", "", by.String(), "", FreezePayload{By: by, Reason: state.Reason, Since: state.At})
 	if err == nil {
@@ -107,10 +116,4 @@ func emitFreeze(ctx context.Context, tx Tx, code event.Code, by access.Principal
 	}
 	tx.Emit(drafted)
 	return nil
-}
-
-func (d *Desk) setFrozen(state *FreezeState) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.frozen = state
 }

@@ -16,28 +16,28 @@ func TestFreeze(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
-	byGrant, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
+	byGrant, err := d.Grants.Answer(t.Context(), id, approvaltest.Ask(t))
 	must.Do(t, err)
 	byApproval := allowed(t, d, yes, otherArguments)
 	p, pending := waiting(t, d, otherSession)
-	must.Do(t, d.Freeze(t.Context(), alice, "incident"))
-	if state, frozen := d.Frozen(t.Context()); !frozen || state.By != alice.Principal || state.Reason != "incident" {
+	must.Do(t, d.Freezer.Freeze(t.Context(), alice, "incident"))
+	if state, frozen := d.Freezer.Frozen(t.Context()); !frozen || state.By != alice.Principal || state.Reason != "incident" {
 		t.Errorf("frozen %v %+v", frozen, state)
 	}
 	if found(t, d, approvaltest.Ask(t)) {
 		t.Error("a grant is offered while frozen")
 	}
 	for name, a := range map[string]approval.Answer{"grant": byGrant, "approval": byApproval} {
-		if err := d.Consume(t.Context(), a); reason.Of(err) != reason.GatewayFrozen {
+		if err := d.Requests.Consume(t.Context(), a); reason.Of(err) != reason.GatewayFrozen {
 			t.Errorf("consuming by %s: %v", name, err)
 		}
 	}
 	for _, a := range []approval.Answer{byGrant, byApproval, approval.NotNeeded()} {
-		wantReason(t, d.Recheck(t.Context(), a), reason.GatewayFrozen)
+		wantReason(t, d.Requests.Recheck(t.Context(), a), reason.GatewayFrozen)
 	}
-	_, err = d.Resolve(t.Context(), new(approvaltest.Ask(t, otherArguments)), nil)
+	_, err = d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, otherArguments)), nil)
 	wantReason(t, err, reason.GatewayFrozen)
-	_, err = d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
+	_, err = d.Grants.Answer(t.Context(), id, approvaltest.Ask(t))
 	wantReason(t, err, reason.GatewayFrozen)
 	decide(t, d, alice, pending.ID, yes) // approvers may continue to answer
 	<-p.Done
@@ -46,17 +46,17 @@ func TestFreeze(t *testing.T) {
 	}
 
 	again := approvaltest.NewDeskOn(t, d.Store, approval.Limits{})
-	if _, frozen := again.Frozen(t.Context()); !frozen {
+	if _, frozen := again.Freezer.Frozen(t.Context()); !frozen {
 		t.Error("the freeze did not survive a restart")
 	}
-	must.Do(t, d.Freeze(t.Context(), bob, "me too"))
+	must.Do(t, d.Freezer.Freeze(t.Context(), bob, "me too"))
 	agent := alice
 	agent.Principal = access.Agent("builder")
-	wantReason(t, d.Thaw(t.Context(), agent), reason.PermissionDenied)
+	wantReason(t, d.Freezer.Thaw(t.Context(), agent), reason.PermissionDenied)
 	for range 2 {
-		must.Do(t, d.Thaw(t.Context(), bob))
+		must.Do(t, d.Freezer.Thaw(t.Context(), bob))
 	}
-	if !found(t, d, approvaltest.Ask(t)) || d.Consume(t.Context(), byGrant) != nil || d.Consume(t.Context(), byApproval) != nil {
+	if !found(t, d, approvaltest.Ask(t)) || d.Requests.Consume(t.Context(), byGrant) != nil || d.Requests.Consume(t.Context(), byApproval) != nil {
 		t.Error("after the thaw nothing goes")
 	}
 	var got []event.Code

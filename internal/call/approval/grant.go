@@ -76,7 +76,7 @@ type GrantQuery struct {
 	Session    string
 	Tool       string
 	// ToolDefinition is the digest of the tool's definition; if empty, it is not compared here
-	// (GrantAnswer always compares it).
+	// (Grants.Answer always compares it).
 	ToolDefinition string
 	Subject        string
 	CallDigest     string
@@ -125,33 +125,104 @@ func narrowFirst(a, b Grant) int {
 	return cmp.Or(cmp.Compare(a.Match.width(), b.Match.width()), a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
 }
 
-// mint computes the grant of an allowed record. It returns a grant only if every approving vote
-// requested one. The grant is as narrow as the narrowest request.
-func mint(id string, rec Record, at time.Time) (Grant, bool) {
-	g := Grant{
-		ID: id, ApprovalID: rec.ID, Scope: Timeboxed, Match: MatchTool,
-		Tool: rec.Binding.Tool, ToolDefinition: rec.Binding.ToolDefinitionDigest,
-		Subject: rec.Subject, CallDigest: rec.CallDigest, Elsewhere: rec.Binding.Elsewhere,
-		Principal: rec.RequestedBy, OnBehalfOf: rec.OnBehalfOf, Session: rec.Session, Run: rec.Run,
-		MintedBy: slices.Clone(rec.Votes), CreatedAt: at, Version: 1,
+// grantBook holds the standing grants in memory, so that a look-up does not read the store.
+// Grants.mu guards it. The transaction that counts a use, not this book, decides whether the
+// grant is valid.
+type grantBook struct {
+	idle    time.Duration
+	byID    map[string]Grant
+	byOwner map[access.Principal][]string
+	// seen is the last activity of sessions that have a session grant.
+	seen map[string]time.Time
+	// perSession counts the session grants of a session.
+	perSession map[string]int
+	// minting holds grants that are being stored; the value is true once the grant was closed
+	// before it was put.
+	minting map[string]bool
+}
+
+func newGrantBook(idle time.Duration) *grantBook {
+	return &grantBook{
+		idle: idle, byID: map[string]Grant{}, byOwner: map[access.Principal][]string{},
+		seen: map[string]time.Time{}, perSession: map[string]int{}, minting: map[string]bool{},
 	}
-	for i, v := range rec.Votes {
-		if v.Scope == Once {
-			return Grant{}, false
-		}
-		if v.Scope == Session {
-			g.Scope = Session
-		}
-		if v.Match.width() < g.Match.width() {
-			g.Match = v.Match
-		}
-		if ends := at.Add(v.TTL); i == 0 || ends.Before(g.ExpiresAt) {
-			g.ExpiresAt = ends
-		}
-		if v.Uses > 0 && (g.MostUses == 0 || v.Uses < g.MostUses) {
-			g.MostUses = v.Uses
+}
+
+// put stores a grant and replaces an older version of it.
+func (b *grantBook) put(g Grant) {
+	old, known := b.byID[g.ID]
+	if known && old.Version >= g.Version {
+		return
+	}
+	b.byID[g.ID] = g
+	if !known {
+		b.byOwner[g.Principal] = append(b.byOwner[g.Principal], g.ID)
+		if g.Scope == Session {
+			b.perSession[g.Session]++
 		}
 	}
-	g.Covered = rec.covered(g.Match) + ", " + rec.byWhom(g.Scope)
-	return g, len(rec.Votes) > 0
+	if g.Scope == Session {
+		b.touchAt(g.Session, g.CreatedAt)
+		b.touchAt(g.Session, g.LastUsedAt)
+	}
+}
+
+func (b *grantBook) remove(id string) {
+	g, ok := b.byID[id]
+	if !ok {
+		return
+	}
+	delete(b.byID, id)
+	rest := slices.DeleteFunc(b.byOwner[g.Principal], func(other string) bool { return other == id })
+	if len(rest) == 0 {
+		delete(b.byOwner, g.Principal)
+	} else {
+		b.byOwner[g.Principal] = rest
+	}
+	if g.Scope == Session {
+		if decrement(b.perSession, g.Session); b.perSession[g.Session] == 0 {
+			delete(b.seen, g.Session)
+		}
+	}
+}
+
+// ends returns the time at which a grant expires; activity in its session may extend it.
+func (b *grantBook) ends(g Grant) time.Time {
+	if g.Scope != Session {
+		return g.ExpiresAt
+	}
+	idle := b.seen[g.Session].Add(b.idle)
+	if idle.Before(g.ExpiresAt) {
+		return idle
+	}
+	return g.ExpiresAt
+}
+
+func (b *grantBook) lastSeen(session string) time.Time { return b.seen[session] }
+
+// touch notes activity in a session that is not idle yet.
+func (b *grantBook) touch(session string, at time.Time) {
+	if last, ok := b.seen[session]; ok && at.Sub(last) < b.idle {
+		b.touchAt(session, at)
+	}
+}
+
+func (b *grantBook) touchAt(session string, at time.Time) {
+	if at.After(b.seen[session]) {
+		b.seen[session] = at
+	}
+}
+
+// find returns the grants that cover a call, narrowest first.
+func (b *grantBook) find(q GrantQuery, at time.Time) []Grant {
+	var list []Grant
+	for _, id := range b.byOwner[q.Principal] {
+		if g := b.byID[id]; g.Covers(q) && g.Live(at) && at.Before(b.ends(g)) {
+			list = append(list, g)
+		}
+	}
+	if len(list) > 1 { // sorting needs a large stack frame, and few calls have a grant
+		slices.SortFunc(list, narrowFirst)
+	}
+	return list
 }

@@ -20,8 +20,8 @@ import (
 func mintGrant(t *testing.T, d *approvaltest.Desk, b approval.Ballot, changes ...func(*approval.Ask)) string {
 	t.Helper()
 	a := allowed(t, d, b, changes...)
-	must.Do(t, d.Consume(t.Context(), a))
-	rec, err := d.Get(t.Context(), a.ApprovalID())
+	must.Do(t, d.Requests.Consume(t.Context(), a))
+	rec, err := d.Records.Get(t.Context(), a.ApprovalID())
 	if err != nil || rec.GrantID == "" {
 		t.Fatalf("no grant was minted: %+v, %v", rec, err)
 	}
@@ -30,7 +30,7 @@ func mintGrant(t *testing.T, d *approvaltest.Desk, b approval.Ballot, changes ..
 
 func found(t *testing.T, d *approvaltest.Desk, ask approval.Ask) bool {
 	t.Helper()
-	list := must.Get(d.Grants(t.Context(), ask.Query()))(t)
+	list := must.Get(d.Grants.Find(t.Context(), ask.Query()))(t)
 	return len(list) == 1
 }
 
@@ -71,7 +71,7 @@ func TestMatchers(t *testing.T) {
 				if got := found(t, d, ask); got != c.want {
 					t.Errorf("other %s: found %v, want %v", name, got, c.want)
 				}
-				a, err := d.GrantAnswer(t.Context(), id, ask)
+				a, err := d.Grants.Answer(t.Context(), id, ask)
 				if a.Allowed() != c.want {
 					t.Errorf("other %s: answer %v, %v", name, a.Kind(), err)
 				}
@@ -87,7 +87,7 @@ func TestMismatchNamesFields(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
-	_, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t, otherArguments))
+	_, err := d.Grants.Answer(t.Context(), id, approvaltest.Ask(t, otherArguments))
 	var e *reason.Error
 	if !errors.As(err, &e) || e.Fields["argv"] != `["make","test"] -> ["make","install"]` || e.Fields["cwd"] != "" {
 		t.Errorf("mismatch %v with fields %v", err, e)
@@ -114,7 +114,7 @@ func TestGrantExpires(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
-		answer := must.Get(d.GrantAnswer(t.Context(), id, approvaltest.Ask(t)))(t)
+		answer := must.Get(d.Grants.Answer(t.Context(), id, approvaltest.Ask(t)))(t)
 		time.Sleep(59 * time.Minute)
 		if !found(t, d, approvaltest.Ask(t)) {
 			t.Fatal("the grant ended early")
@@ -124,8 +124,8 @@ func TestGrantExpires(t *testing.T) {
 		if found(t, d, approvaltest.Ask(t)) {
 			t.Error("the grant outlived its time")
 		}
-		wantReason(t, d.Consume(t.Context(), answer), reason.ApprovalExpired)
-		g, err := d.GetGrant(t.Context(), id)
+		wantReason(t, d.Requests.Consume(t.Context(), answer), reason.ApprovalExpired)
+		g, err := d.Grants.Get(t.Context(), id)
 		if err != nil || !g.EndedAt.Equal(g.ExpiresAt) || count(d.Store, event.GrantEnded) != 1 {
 			t.Errorf("grant %+v, %v", g, err)
 		}
@@ -145,7 +145,7 @@ func TestIdleSessionEnds(t *testing.T) {
 		}
 		time.Sleep(time.Hour + time.Millisecond)
 		synctest.Wait()
-		g, err := d.GetGrant(t.Context(), id)
+		g, err := d.Grants.Get(t.Context(), id)
 		if err != nil || g.EndNote != "its session was idle" || found(t, d, approvaltest.Ask(t)) {
 			t.Errorf("grant %+v, %v", g, err)
 		}
@@ -177,7 +177,7 @@ func TestNarrowestVoteDefinesTheGrant(t *testing.T) {
 			if !c.minted {
 				return
 			}
-			g, err := d.GetGrant(t.Context(), rec.GrantID)
+			g, err := d.Grants.Get(t.Context(), rec.GrantID)
 			if err != nil || g.Scope != c.want.Scope || g.Match != c.want.Match || g.ExpiresAt.Sub(g.CreatedAt) > 8*time.Hour || len(g.MintedBy) != 2 {
 				t.Errorf("grant %+v, %v", g, err)
 			}
@@ -191,7 +191,7 @@ func TestBroadGrantNeedsPermission(t *testing.T) {
 	d.Judge.Set(func(j *approvaltest.Judge) { j.Broad = map[access.Principal]bool{bob.Principal: true} })
 	broad := approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool}
 	_, rec := waiting(t, d)
-	_, err := d.Decide(t.Context(), alice, rec.ID, broad)
+	_, err := d.Votes.Decide(t.Context(), alice, rec.ID, broad)
 	wantReason(t, err, reason.PermissionDenied)
 	decide(t, d, bob, rec.ID, broad) // control: with the permission, it succeeds
 }
@@ -201,13 +201,13 @@ func TestUsesAreCounted(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	for range 3 {
-		a, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
+		a, err := d.Grants.Answer(t.Context(), id, approvaltest.Ask(t))
 		if err != nil || a.Kind() != approval.ByGrant || a.GrantID() != id || a.ApprovalID() == "" {
 			t.Fatalf("answer %v, %v", a.Kind(), err)
 		}
-		must.Do(t, d.Consume(t.Context(), a))
+		must.Do(t, d.Requests.Consume(t.Context(), a))
 	}
-	g, err := d.GetGrant(t.Context(), id)
+	g, err := d.Grants.Get(t.Context(), id)
 	if err != nil || g.Uses != 3 || g.LastUsedAt.IsZero() || count(d.Store, event.GrantUsed) != 3 {
 		t.Errorf("grant %+v, %v", g, err)
 	}
@@ -218,15 +218,15 @@ func TestRevokeBeatsQueuedDispatch(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
-	a, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
+	a, err := d.Grants.Answer(t.Context(), id, approvaltest.Ask(t))
 	must.Do(t, err)
-	must.Do(t, d.Consume(t.Context(), a))
-	if err := d.Recheck(t.Context(), a); err != nil {
+	must.Do(t, d.Requests.Consume(t.Context(), a))
+	if err := d.Requests.Recheck(t.Context(), a); err != nil {
 		t.Fatalf("control: before the revoke: %v", err)
 	}
-	must.Get(d.RevokeGrant(t.Context(), bob, id, "stop"))(t)
-	wantReason(t, d.Recheck(t.Context(), a), reason.ApprovalRevoked)
-	_, err = d.RevokeGrant(t.Context(), bob, id, "again")
+	must.Get(d.Grants.Revoke(t.Context(), bob, id, "stop"))(t)
+	wantReason(t, d.Requests.Recheck(t.Context(), a), reason.ApprovalRevoked)
+	_, err = d.Grants.Revoke(t.Context(), bob, id, "again")
 	wantReason(t, err, reason.ApprovalConflict)
 }
 
@@ -236,11 +236,11 @@ func TestWhoMayRevokeGrant(t *testing.T) {
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	stranger := approvaltest.Caller("x")
 	stranger.Principal = access.Agent("stranger")
-	_, err := d.RevokeGrant(t.Context(), stranger, id, "")
+	_, err := d.Grants.Revoke(t.Context(), stranger, id, "")
 	wantReason(t, err, reason.PermissionDenied)
 	self := approvaltest.Caller("x")
 	self.Principal = access.Agent("builder")
-	if _, err := d.RevokeGrant(t.Context(), self, id, ""); err != nil {
+	if _, err := d.Grants.Revoke(t.Context(), self, id, ""); err != nil {
 		t.Errorf("an agent may give up its own grant: %v", err)
 	}
 }
@@ -254,8 +254,8 @@ func TestEndSession(t *testing.T) {
 	unused := allowed(t, d, yes, func(a *approval.Ask) { a.Plan.Binding.Cwd = "default:sub" })
 	_, elsewhere := waiting(t, d, otherSession)
 	must.Do(t, d.EndSession(t.Context(), "s1"))
-	g, _ := d.GetGrant(t.Context(), id)
-	kept, _ := d.GetGrant(t.Context(), boxed)
+	g, _ := d.Grants.Get(t.Context(), id)
+	kept, _ := d.Grants.Get(t.Context(), boxed)
 	if g.EndNote != "the session ended" || !kept.EndedAt.IsZero() {
 		t.Errorf("session grant %+v, timeboxed %+v", g, kept)
 	}
@@ -273,8 +273,8 @@ func TestGrantUseNamesItsCall(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 	ask := approvaltest.Ask(t)
-	a := must.Get(d.GrantAnswer(t.Context(), id, ask))(t)
-	must.Do(t, d.Consume(t.Context(), a))
+	a := must.Get(d.Grants.Answer(t.Context(), id, ask))(t)
+	must.Do(t, d.Requests.Consume(t.Context(), a))
 	for _, e := range d.Store.Events() {
 		if e.Code != event.GrantUsed {
 			continue

@@ -11,6 +11,27 @@ import (
 	"palyra/internal/core/text"
 )
 
+// Scope is the duration of an approval.
+type Scope string
+
+// The scopes. Once is consumed by one call; session and timeboxed create a Grant.
+const (
+	Once      Scope = "once"
+	Session   Scope = "session"
+	Timeboxed Scope = "timeboxed"
+)
+
+// Match selects the calls that a grant covers.
+type Match string
+
+// The matchers: the same call digest, the tool's own subject, or any call of the tool (which
+// requires permission approval.grant_broad).
+const (
+	MatchExact   Match = "exact"
+	MatchSubject Match = "subject"
+	MatchTool    Match = "tool"
+)
+
 // offers lists the possible answers to a record, each with a description of its coverage.
 // Decide rejects all others.
 func offers(rec Record, l Limits) []Offer {

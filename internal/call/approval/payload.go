@@ -38,15 +38,6 @@ type JoinedPayload struct {
 	ProposalID string `json:"proposal_id"`
 }
 
-// VotedPayload is the payload of event.Voted.
-type VotedPayload struct {
-	ApprovalID string `json:"approval_id"`
-	CallDigest string `json:"call_digest"`
-	Version    int64  `json:"version"`
-	Vote       Vote   `json:"vote"`
-	Missing    string `json:"missing"`
-}
-
 // StatePayload is the payload of event.Answered, Expired, Cancelled, Consumed and Revoked.
 type StatePayload struct {
 	ApprovalID string `json:"approval_id"`
@@ -69,23 +60,6 @@ type GrantUsedPayload struct {
 	Uses       int64  `json:"uses"`
 	// MostUses is the maximum number of uses; 0 means unlimited.
 	MostUses int64 `json:"most_uses,omitempty"`
-}
-
-// GrantClosedPayload is the payload of event.GrantRevoked and event.GrantEnded.
-type GrantClosedPayload struct {
-	GrantID    string `json:"grant_id"`
-	ApprovalID string `json:"approval_id"`
-	By         string `json:"by"`
-	Note       string `json:"note"`
-	Uses       int64  `json:"uses"`
-}
-
-// FreezePayload is the payload of event.Frozen and event.Thawed.
-type FreezePayload struct {
-	By     access.Principal `json:"by"`
-	Reason string           `json:"reason"`
-	// Since is the time of the freeze.
-	Since time.Time `json:"since"`
 }
 
 func draft(code event.Code, session, run, actor, subject string, payload any) (event.Draft, error) {
@@ -124,19 +98,6 @@ func stateEvents(code event.Code, was State) func(Record) ([]event.Draft, error)
 		})
 		return []event.Draft{d}, err
 	}
-}
-
-// voteEvents drafts the last vote and, if it settled the record, the answer.
-func voteEvents(r Record) ([]event.Draft, error) {
-	v := r.Votes[len(r.Votes)-1]
-	voted, err := recordDraft(event.Voted, r, v.User.String(), VotedPayload{
-		ApprovalID: r.ID, CallDigest: r.CallDigest, Version: r.Version, Vote: v, Missing: r.Missing,
-	})
-	if err != nil || r.State == Pending {
-		return []event.Draft{voted}, err
-	}
-	answered, err := stateEvents(event.Answered, Pending)(r)
-	return append([]event.Draft{voted}, answered...), err
 }
 
 func grantDraft(code event.Code, g Grant, actor string, payload any) (event.Draft, error) {

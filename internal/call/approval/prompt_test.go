@@ -42,7 +42,7 @@ func TestPromptShowsEverything(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	before := allowed(t, d, yes)
-	must.Do(t, d.Consume(t.Context(), before))
+	must.Do(t, d.Requests.Consume(t.Context(), before))
 	long := strings.Repeat("x", 200_000)
 	_, rec := waiting(t, d, otherArguments, func(a *approval.Ask) {
 		a.Proposal.Input = []byte(`{"argv":["make","install"],"long":"` + long + `"}`)

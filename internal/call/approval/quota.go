@@ -32,7 +32,7 @@ func runOf(r Record) runKey {
 	return k
 }
 
-// quota counts pending and recently created records. The desk's lock guards it.
+// quota counts pending and recently created records. The lock of memory guards it.
 type quota struct {
 	limits    Limits
 	perRun    map[runKey]int
@@ -130,58 +130,85 @@ func limitError(format string, args ...any) *reason.Error {
 	return reason.Errorf(reason.ApprovalLimit, "%s", fmt.Sprintf(format, args...))
 }
 
-// Limits are the desk's limits. A zero field means its default.
-type Limits struct {
-	// Timeout is how long a record waits if the ask sets no timeout (10 min); TimeoutMin (30 s)
-	// and TimeoutMax (24 h) clamp the timeout of an ask.
-	Timeout, TimeoutMin, TimeoutMax time.Duration
-	// UseWithin is how long an allowed record may be consumed (5 min).
-	UseWithin time.Duration
-	// Claim is how long an answer is reserved for the call that received it before a repeated
-	// identical call may have it (30 s).
-	Claim time.Duration
-	// Cooldown is how long a denied or expired ask is answered from memory (60 s); negative
-	// disables it.
-	Cooldown time.Duration
-	// PendingPerRun (50) and PendingPerPrincipal (200) cap pending records; CreatedPerMinute
-	// (20) caps new records per run, CreatedPerPrincipal (60) per principal over all its runs,
-	// in the same time.
-	PendingPerRun, PendingPerPrincipal, CreatedPerMinute, CreatedPerPrincipal int
-	// GrantTTLMin (1 min), GrantTTLMax (7 d) and SessionGrant (8 h) bound the lifetime of
-	// grants; SessionIdle (8 h) ends a session.
-	GrantTTLMin, GrantTTLMax, SessionGrant, SessionIdle time.Duration
+// maxCooled bounds the number of denied and expired asks in memory.
+const maxCooled = 4096
+
+// coolKey identifies a remembered denial: the requester and the effect of the call. It does not
+// include the session, the run or the form of the arguments, so that a client cannot ask again
+// by renaming any of them.
+type coolKey struct {
+	principal, onBehalfOf access.Principal
+	// effect is Ask.Resolved, or the call digest of an ask without it.
+	effect string
 }
 
-// DefaultLimits returns the default limits.
-func DefaultLimits() Limits {
-	return Limits{
-		Timeout: 10 * time.Minute, TimeoutMin: 30 * time.Second, TimeoutMax: 24 * time.Hour,
-		UseWithin: 5 * time.Minute, Claim: 30 * time.Second, Cooldown: time.Minute,
-		PendingPerRun: 50, PendingPerPrincipal: 200, CreatedPerMinute: 20, CreatedPerPrincipal: 60,
-		GrantTTLMin: time.Minute, GrantTTLMax: 7 * 24 * time.Hour,
-		SessionGrant: 8 * time.Hour, SessionIdle: 8 * time.Hour,
+// cooldown remembers asks that were denied or expired recently. The lock of memory guards it.
+type cooldown struct {
+	span time.Duration
+	asks map[coolKey]Record
+}
+
+func newCooldown(span time.Duration) *cooldown {
+	return &cooldown{span: span, asks: map[coolKey]Record{}}
+}
+
+// remember stores the denial of a record, whose ask has effect as its Resolved. For a record loaded
+// at start, Resolved is lost and the call digest is used.
+func (c *cooldown) remember(rec Record, effect string) {
+	if len(c.asks) >= maxCooled {
+		c.evict(rec.ClosedAt)
+	}
+	if effect == "" {
+		effect = rec.CallDigest
+	}
+	rec.Request, rec.Prompt = nil, Prompt{}
+	c.asks[coolKey{rec.RequestedBy, rec.OnBehalfOf, effect}] = rec
+}
+
+// evict removes the entries whose cooldown is over. If none is over, it removes the oldest
+// entry.
+func (c *cooldown) evict(now time.Time) {
+	c.forget(now)
+	if len(c.asks) < maxCooled {
+		return
+	}
+	var oldest coolKey
+	var at time.Time
+	for key, rec := range c.asks {
+		if at.IsZero() || rec.ClosedAt.Before(at) {
+			oldest, at = key, rec.ClosedAt
+		}
+	}
+	delete(c.asks, oldest)
+}
+
+// until returns the time from which a record no longer answers repeated asks.
+func (c *cooldown) until(rec *Record) time.Time { return rec.ClosedAt.Add(c.span) }
+
+func (c *cooldown) forget(now time.Time) {
+	for key, rec := range c.asks {
+		if now.Sub(rec.ClosedAt) >= c.span {
+			delete(c.asks, key)
+		}
 	}
 }
 
-func (l Limits) withDefaults() Limits {
-	def := DefaultLimits()
-	for field, value := range map[*time.Duration]time.Duration{
-		&l.Timeout: def.Timeout, &l.TimeoutMin: def.TimeoutMin, &l.TimeoutMax: def.TimeoutMax,
-		&l.UseWithin: def.UseWithin, &l.Claim: def.Claim, &l.Cooldown: def.Cooldown,
-		&l.GrantTTLMin: def.GrantTTLMin, &l.GrantTTLMax: def.GrantTTLMax,
-		&l.SessionGrant: def.SessionGrant, &l.SessionIdle: def.SessionIdle,
-	} {
-		if *field < 0 && field != &l.Cooldown || *field == 0 {
-			*field = value
+// recall returns the record that answers the ask. A record of another policy snapshot does not
+// answer. An expired record does not answer an ask of a user, because users ask deliberately; a
+// program would ask again and again.
+func (c *cooldown) recall(ask *Ask, now time.Time) (Record, bool) {
+	caller := ask.Proposal.Caller
+	for _, what := range []string{ask.Resolved, ask.CallDigest} {
+		key := coolKey{caller.Principal, caller.OnBehalfOf, what}
+		rec, ok := c.asks[key]
+		holds := ok && now.Before(c.until(&rec)) && rec.SnapshotDigest == ask.SnapshotDigest
+		if holds && rec.State == Expired && caller.Principal.Kind == access.KindUser {
+			continue
 		}
-	}
-	for field, value := range map[*int]int{
-		&l.PendingPerRun: def.PendingPerRun, &l.PendingPerPrincipal: def.PendingPerPrincipal,
-		&l.CreatedPerMinute: def.CreatedPerMinute, &l.CreatedPerPrincipal: def.CreatedPerPrincipal,
-	} {
-		if *field <= 0 {
-			*field = value
+		if holds {
+			return rec, true
 		}
+		delete(c.asks, key)
 	}
-	return l
+	return Record{}, false
 }

@@ -28,7 +28,7 @@ func TestRateOfNewRecords(t *testing.T) {
 		for n := range 20 {
 			waiting(t, d, numbered(n, "r1"))
 		}
-		_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(20, "r1"))), nil)
+		_, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(20, "r1"))), nil)
 		wantReason(t, err, reason.ApprovalLimit)
 		waiting(t, d, numbered(20, "r2")) // control: another run may
 		waiting(t, d, numbered(3, "r1"))  // joining a pending ask does not count as an ask
@@ -50,7 +50,7 @@ func TestPendingPerRun(t *testing.T) {
 			last, _ = waiting(t, d, numbered(n, "r1"), long)
 		}
 		time.Sleep(time.Minute)
-		_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(50, "r1"))), nil)
+		_, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(50, "r1"))), nil)
 		wantReason(t, err, reason.ApprovalLimit)
 		last.Leave(nil) // one slot is free again
 		<-last.Done
@@ -70,7 +70,7 @@ func TestPendingPerPrincipal(t *testing.T) {
 			waiting(t, d, numbered(n, fmt.Sprint("run", n/10)), long)
 		}
 		time.Sleep(time.Minute)
-		_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(200, "fresh"))), nil)
+		_, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(200, "fresh"))), nil)
 		wantReason(t, err, reason.ApprovalLimit)
 	})
 }
@@ -86,7 +86,7 @@ func TestCooldown(t *testing.T) {
 		for name, change := range map[string]func(*approval.Ask){
 			"same": func(*approval.Ask) {}, "new session": otherSession, "new run": func(a *approval.Ask) { a.Proposal.Run = "r2" },
 		} {
-			a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, change)), nil)
+			a, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, change)), nil)
 			if err != nil || a.Kind() != approval.ByDenial || a.ApprovalID() != rec.ID || !strings.Contains(a.Message(), "recently; that answer holds until "+until) || !strings.Contains(a.Remedy(), until) {
 				t.Errorf("%s: %v %q, %v", name, a.Kind(), a.Message(), err)
 			}
@@ -106,7 +106,7 @@ func TestExpiredAskCoolsDown(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		p, _ := waiting(t, d)
 		<-p.Done
-		a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
+		a, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
 		if err != nil || a.Kind() != approval.ByExpiry {
 			t.Errorf("%v, %v", a.Kind(), err)
 		}
@@ -131,7 +131,7 @@ func TestExpiredAskOfAPerson(t *testing.T) {
 		}
 		decide(t, d, alice, rec.ID, no)
 		<-again.Done
-		a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t, person)), nil)
+		a, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, person)), nil)
 		if err != nil || a.Kind() != approval.ByDenial {
 			t.Errorf("%v, %v", a.Kind(), err)
 		}
@@ -210,7 +210,7 @@ func TestRateLimitSurvivesRestart(t *testing.T) {
 			waiting(t, d, numbered(n, fmt.Sprint("run", n)))
 		}
 		again := approvaltest.NewDeskOn(t, store, approval.Limits{})
-		_, err := again.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(60, "fresh"))), nil)
+		_, err := again.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(60, "fresh"))), nil)
 		wantReason(t, err, reason.ApprovalLimit)
 	})
 }
@@ -243,7 +243,7 @@ func TestDenialCoversEquivalentCalls(t *testing.T) {
 				<-p.Done
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				a := must.Get(d.Resolve(ctx, new(approvaltest.Ask(t, otherArguments, resolves(c.again), otherSession)), nil))(t)
+				a := must.Get(d.Requests.Resolve(ctx, new(approvaltest.Ask(t, otherArguments, resolves(c.again), otherSession)), nil))(t)
 				if asked := a.Kind() != approval.ByDenial; asked != c.asks {
 					t.Errorf("asked again: %v, want %v", asked, c.asks)
 				}

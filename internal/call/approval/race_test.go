@@ -46,7 +46,7 @@ const rounds = 25
 
 func decider(d *approval.Desk, name, id string, b approval.Ballot) func() error {
 	return func() error {
-		_, err := d.Decide(context.Background(), approvaltest.Caller(name), id, b)
+		_, err := d.Votes.Decide(context.Background(), approvaltest.Caller(name), id, b)
 		return err
 	}
 }
@@ -152,9 +152,12 @@ func TestCancelVersusDecide(t *testing.T) {
 		owner := approvaltest.Caller("owner")
 		winners := race(t, []reason.Code{reason.ApprovalConflict},
 			decider(d.Desk, "alice", rec.ID, yes), decider(d.Desk, "bob", rec.ID, no),
-			func() error { _, err := d.Cancel(context.Background(), owner, rec.ID, "changed my mind"); return err })
+			func() error {
+				_, err := d.Records.Cancel(context.Background(), owner, rec.ID, "changed my mind")
+				return err
+			})
 		out := <-p.Done
-		after, err := d.Get(t.Context(), rec.ID)
+		after, err := d.Records.Get(t.Context(), rec.ID)
 		if winners != 1 || err != nil || after.Version != 2 || out.Answer.Allowed() != (after.State == approval.Allowed) {
 			t.Fatalf("%d winners, %s v%d, answer %v", winners, after.State, after.Version, out.Answer.Kind())
 		}
@@ -172,7 +175,7 @@ func editVersusDecide(t *testing.T, d *approval.Desk, round int) (winners int, a
 			a.Proposal.Input, a.Plan.Binding.Arguments = json.RawMessage(input), json.RawMessage(input)
 		})
 		return func() error {
-			_, err := d.Edit(context.Background(), approvaltest.Caller(name), rec.ID, approval.Amendment{
+			_, err := d.Edits.Edit(context.Background(), approvaltest.Caller(name), rec.ID, approval.Amendment{
 				Version: rec.Version, ShownDigest: rec.CallDigest, Reason: "less", Ask: &ask,
 			})
 			return err
@@ -182,7 +185,7 @@ func editVersusDecide(t *testing.T, d *approval.Desk, round int) (winners int, a
 	winners = race(t, []reason.Code{reason.ApprovalConflict, reason.DigestMismatch},
 		editor("erin", `{"argv":["make","-n"]}`), editor("frank", `{"argv":["make","-k"]}`),
 		decider(d, "alice", rec.ID, shown), decider(d, "bob", rec.ID, shown), decider(d, "carol", rec.ID, shown))
-	after = must.Get(d.Get(t.Context(), rec.ID))(t)
+	after = must.Get(d.Records.Get(t.Context(), rec.ID))(t)
 	if after.State == approval.Allowed && (len(after.Edits) > 0 || after.CallDigest != rec.CallDigest) {
 		t.Errorf("a yes to %s stands on %s", rec.CallDigest, after.CallDigest)
 	}
@@ -231,7 +234,7 @@ func TestLeaveVersusDecide(t *testing.T) {
 		wg.Go(func() { _ = decider(d.Desk, "alice", rec.ID, yes)() })
 		out := <-p.Done
 		wg.Wait()
-		after, err := d.Get(t.Context(), rec.ID)
+		after, err := d.Records.Get(t.Context(), rec.ID)
 		if err != nil || after.Version != 2 || (after.State != approval.Allowed && after.State != approval.Cancelled) {
 			t.Fatalf("%s v%d, %v", after.State, after.Version, err)
 		}
@@ -247,14 +250,14 @@ func TestRevokeVersusConsume(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		a := allowed(t, d, yes)
 		consume := func() error {
-			return d.Consume(context.Background(), a, event.Draft{Code: event.Decided, Actor: "a", Payload: json.RawMessage(`{}`)})
+			return d.Requests.Consume(context.Background(), a, event.Draft{Code: event.Decided, Actor: "a", Payload: json.RawMessage(`{}`)})
 		}
 		revoke := func() error {
-			_, err := d.RevokeApproval(context.Background(), bob, a.ApprovalID(), "no")
+			_, err := d.Records.Revoke(context.Background(), bob, a.ApprovalID(), "no")
 			return err
 		}
 		winners := race(t, []reason.Code{reason.ApprovalConflict, reason.ApprovalRevoked}, consume, consume, revoke, revoke)
-		after, err := d.Get(t.Context(), a.ApprovalID())
+		after, err := d.Records.Get(t.Context(), a.ApprovalID())
 		if winners != 1 || err != nil {
 			t.Fatalf("%d winners, %v", winners, err)
 		}
@@ -275,7 +278,7 @@ func TestDecideVersusExpiry(t *testing.T) {
 			winners := race(t, []reason.Code{reason.ApprovalConflict},
 				decider(d.Desk, "alice", rec.ID, yes), decider(d.Desk, "bob", rec.ID, yes))
 			out := <-p.Done
-			after, err := d.Get(t.Context(), rec.ID)
+			after, err := d.Records.Get(t.Context(), rec.ID)
 			if err != nil || after.Version != 2 || (winners == 1) != (after.State == approval.Allowed) || out.Answer.Allowed() != (winners == 1) {
 				t.Fatalf("%d winners, %s v%d, answer %v, %v", winners, after.State, after.Version, out.Answer.Kind(), err)
 			}
@@ -310,25 +313,25 @@ func TestRevokeGrantVersusUse(t *testing.T) {
 	for range rounds {
 		d := approvaltest.NewDesk(t)
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
-		a := must.Get(d.GrantAnswer(t.Context(), id, approvaltest.Ask(t)))(t)
+		a := must.Get(d.Grants.Answer(t.Context(), id, approvaltest.Ask(t)))(t)
 		var used atomic.Int64
 		use := func() error {
-			err := d.Consume(context.Background(), a)
+			err := d.Requests.Consume(context.Background(), a)
 			if err == nil {
 				used.Add(1)
 			}
 			return err
 		}
-		revoke := func() error { _, err := d.RevokeGrant(context.Background(), bob, id, "no"); return err }
+		revoke := func() error { _, err := d.Grants.Revoke(context.Background(), bob, id, "no"); return err }
 		race(t, []reason.Code{reason.ApprovalRevoked, reason.ApprovalConflict}, use, use, use, revoke, revoke)
-		g, err := d.GetGrant(t.Context(), id)
+		g, err := d.Grants.Get(t.Context(), id)
 		if err != nil || g.RevokedAt.IsZero() || g.Uses != used.Load() || count(d.Store, event.GrantRevoked) != 1 {
 			t.Fatalf("grant %+v after %d uses, %v", g, used.Load(), err)
 		}
 		if events := codes(d.Store); events[len(events)-1] != event.GrantRevoked {
 			t.Fatalf("a use came after the revoke: %v", events)
 		}
-		if found, _ := d.Grants(t.Context(), approvaltest.Ask(t).Query()); len(found) != 0 {
+		if found, _ := d.Grants.Find(t.Context(), approvaltest.Ask(t).Query()); len(found) != 0 {
 			t.Fatal("a revoked grant is still offered")
 		}
 	}

@@ -16,20 +16,20 @@ func TestRecheckOfApproval(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	unused := allowed(t, d, yes)
-	wantReason(t, d.Recheck(t.Context(), unused), reason.ApprovalConflict)
-	must.Do(t, d.Consume(t.Context(), unused))
-	if err := d.Recheck(t.Context(), unused); err != nil {
+	wantReason(t, d.Requests.Recheck(t.Context(), unused), reason.ApprovalConflict)
+	must.Do(t, d.Requests.Consume(t.Context(), unused))
+	if err := d.Requests.Recheck(t.Context(), unused); err != nil {
 		t.Errorf("control: a consumed approval: %v", err)
 	}
 
 	revoked := allowed(t, d, yes, otherArguments)
-	must.Get(d.RevokeApproval(t.Context(), bob, revoked.ApprovalID(), "stop"))(t)
-	wantReason(t, d.Recheck(t.Context(), revoked), reason.ApprovalRevoked)
+	must.Get(d.Records.Revoke(t.Context(), bob, revoked.ApprovalID(), "stop"))(t)
+	wantReason(t, d.Requests.Recheck(t.Context(), revoked), reason.ApprovalRevoked)
 
 	gone := allowed(t, d, yes, otherSession)
-	must.Do(t, d.MarkRunsGone(t.Context()))
-	wantReason(t, d.Recheck(t.Context(), gone), reason.ApprovalExpired)
-	wantReason(t, d.Recheck(t.Context(), approval.Answer{}), reason.PermitRefused)
+	must.Do(t, d.Records.MarkRunsGone(t.Context()))
+	wantReason(t, d.Requests.Recheck(t.Context(), gone), reason.ApprovalExpired)
+	wantReason(t, d.Requests.Recheck(t.Context(), approval.Answer{}), reason.PermitRefused)
 }
 
 // Revoking a grant stops the call whose votes created it.
@@ -37,13 +37,13 @@ func TestRevokedGrantStopsItsFirstCall(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	a := allowed(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
-	must.Do(t, d.Consume(t.Context(), a))
-	if err := d.Recheck(t.Context(), a); err != nil {
+	must.Do(t, d.Requests.Consume(t.Context(), a))
+	if err := d.Requests.Recheck(t.Context(), a); err != nil {
 		t.Fatalf("control: before the revoke: %v", err)
 	}
-	rec := must.Get(d.Get(t.Context(), a.ApprovalID()))(t)
-	must.Get(d.RevokeGrant(t.Context(), bob, rec.GrantID, "stop"))(t)
-	wantReason(t, d.Recheck(t.Context(), a), reason.ApprovalRevoked)
+	rec := must.Get(d.Records.Get(t.Context(), a.ApprovalID()))(t)
+	must.Get(d.Grants.Revoke(t.Context(), bob, rec.GrantID, "stop"))(t)
+	wantReason(t, d.Requests.Recheck(t.Context(), a), reason.ApprovalRevoked)
 }
 
 // A call does not start if its grant expired between the decision and the start.
@@ -52,10 +52,10 @@ func TestRecheckOfEndedGrant(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d := approvaltest.NewDesk(t)
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Minute})
-		a := must.Get(d.GrantAnswer(t.Context(), id, approvaltest.Ask(t)))(t)
-		must.Do(t, d.Consume(t.Context(), a))
+		a := must.Get(d.Grants.Answer(t.Context(), id, approvaltest.Ask(t)))(t)
+		must.Do(t, d.Requests.Consume(t.Context(), a))
 		time.Sleep(time.Minute)
-		wantReason(t, d.Recheck(t.Context(), a), reason.ApprovalExpired)
+		wantReason(t, d.Requests.Recheck(t.Context(), a), reason.ApprovalExpired)
 	})
 }
 
@@ -63,6 +63,6 @@ func TestRecheckOfEndedGrant(t *testing.T) {
 func TestNotNeededIsNotConsumed(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
-	wantReason(t, d.Consume(t.Context(), approval.NotNeeded()), reason.PermitRefused)
-	must.Check(t, d.Recheck(t.Context(), approval.NotNeeded()))
+	wantReason(t, d.Requests.Consume(t.Context(), approval.NotNeeded()), reason.PermitRefused)
+	must.Check(t, d.Requests.Recheck(t.Context(), approval.NotNeeded()))
 }

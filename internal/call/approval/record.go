@@ -149,31 +149,6 @@ func (r Record) Stored() Record {
 	return r
 }
 
-// Own reports whether the user is a requester of r: as RequestedBy, as OnBehalfOf, or as an
-// editor. The vote of such a user does not count as independent.
-func (r Record) Own(user access.Principal) bool {
-	return !user.IsZero() && (user == r.RequestedBy || user == r.OnBehalfOf || r.edited(user))
-}
-
-// HasVoted reports whether the user has voted on r.
-func (r Record) HasVoted(user access.Principal) bool {
-	return slices.ContainsFunc(r.Votes, func(v Vote) bool { return v.User == user })
-}
-
-// provesMore reports whether a vote of the caller has a proof that the caller's previous vote
-// lacks, and lacks none that it has. An insufficient approval can thus be repeated: over TLS
-// after the socket, or with proof of presence.
-func (r Record) provesMore(c access.Caller) bool {
-	return slices.ContainsFunc(r.Votes, func(v Vote) bool {
-		return v.User == c.Principal && (c.Paired && !v.Paired || c.Present && !v.Present) && (c.Paired || !v.Paired) && (c.Present || !v.Present)
-	})
-}
-
-// votesBut returns the votes of all other users.
-func (r Record) votesBut(user access.Principal) []Vote {
-	return slices.DeleteFunc(slices.Clone(r.Votes), func(v Vote) bool { return v.User == user })
-}
-
 // deadline returns the time at which r expires in its present state; zero for a terminal one.
 func (r Record) deadline() time.Time {
 	switch r.State {

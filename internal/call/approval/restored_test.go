@@ -29,10 +29,10 @@ func TestEndRestored(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	grant := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
-	byGrant := must.Get(d.GrantAnswer(t.Context(), grant, approvaltest.Ask(t)))(t)
+	byGrant := must.Get(d.Grants.Answer(t.Context(), grant, approvaltest.Ask(t)))(t)
 	byApproval := allowed(t, d, yes, otherArguments)
 	p, pending := waiting(t, d, otherSession)
-	must.Do(t, d.Freeze(t.Context(), alice, "frozen before"))
+	must.Do(t, d.Freezer.Freeze(t.Context(), alice, "frozen before"))
 
 	broken := errors.New("the disk is full")
 	d.FailNext(broken)
@@ -48,12 +48,12 @@ func TestEndRestored(t *testing.T) {
 	<-p.Done
 
 	again := approvaltest.NewDeskOn(t, d.Store, approval.Limits{})
-	if state, frozen := again.Frozen(t.Context()); !frozen || state.Reason != "restored from a backup" {
+	if state, frozen := again.Freezer.Frozen(t.Context()); !frozen || state.Reason != "restored from a backup" {
 		t.Errorf("frozen %v: %+v", frozen, state)
 	}
-	must.Do(t, again.Thaw(t.Context(), alice))
+	must.Do(t, again.Freezer.Thaw(t.Context(), alice))
 	for id, want := range map[string]approval.State{pending.ID: approval.Cancelled, byApproval.ApprovalID(): approval.Revoked} {
-		if rec := must.Get(again.Get(t.Context(), id))(t); rec.State != want || rec.Note != "restored from a backup" {
+		if rec := must.Get(again.Records.Get(t.Context(), id))(t); rec.State != want || rec.Note != "restored from a backup" {
 			t.Errorf("%s is %s (%s), want %s", id, rec.State, rec.Note, want)
 		}
 	}
@@ -61,7 +61,7 @@ func TestEndRestored(t *testing.T) {
 		t.Error("a grant of before is offered")
 	}
 	for name, a := range map[string]approval.Answer{"grant": byGrant, "approval": byApproval} {
-		if err := again.Consume(t.Context(), a); err == nil {
+		if err := again.Requests.Consume(t.Context(), a); err == nil {
 			t.Errorf("a call ran by the %s of before", name)
 		}
 	}
@@ -86,11 +86,11 @@ func TestEndRestoredLate(t *testing.T) {
 	<-p.Done
 	again := approvaltest.NewDeskOn(t, d.Store, approval.Limits{})
 	for id, want := range map[string]approval.State{pending.ID: approval.Expired, byApproval.ApprovalID(): approval.Revoked} {
-		if rec := must.Get(again.Get(t.Context(), id))(t); rec.State != want {
+		if rec := must.Get(again.Records.Get(t.Context(), id))(t); rec.State != want {
 			t.Errorf("%s is %s, want %s", id, rec.State, want)
 		}
 	}
-	if err := again.Consume(t.Context(), byApproval); reason.Of(err) == "" {
+	if err := again.Requests.Consume(t.Context(), byApproval); reason.Of(err) == "" {
 		t.Error("a call ran by an approval of before")
 	}
 }

@@ -24,7 +24,7 @@ func TestSecretsAreNotInTheRecord(t *testing.T) {
 		a.Plan.Binding.Argv = []string{"curl", "-H", "Authorization: Bearer hunter2hunter2hunter2"}
 		a.Request = json.RawMessage(`{"args":{"token":"hunter2"}}`)
 	})
-	stored := must.Get(d.Get(t.Context(), rec.ID))(t)
+	stored := must.Get(d.Records.Get(t.Context(), rec.ID))(t)
 	line, err := stored.Line()
 	if err != nil || bytes.Contains(line, []byte("hunter2")) {
 		t.Errorf("the secret is in the record: %s, %v", line, err)
@@ -70,21 +70,21 @@ func leaks(t *testing.T, d *approvaltest.Desk, shown approval.Record) []string {
 			where = append(where, place)
 		}
 	}
-	list, _, err := d.List(t.Context(), approval.Filter{})
+	list, _, err := d.Records.List(t.Context(), approval.Filter{})
 	look("list", list)
-	stored, getErr := d.Get(t.Context(), shown.ID)
+	stored, getErr := d.Records.Get(t.Context(), shown.ID)
 	look("record", stored)
 	look("observer", shown)
-	_, exportErr := d.Export(t.Context(), approval.Filter{}, whole, func(line []byte) error { look("export", string(line)); return nil })
+	_, exportErr := d.Records.Export(t.Context(), approval.Filter{}, whole, func(line []byte) error { look("export", string(line)); return nil })
 	ended := errors.New("seen")
-	watchErr := d.Watch(t.Context(), 0, nil, func(r approval.Record) error { look("watch", r); return ended })
+	watchErr := d.Records.Watch(t.Context(), 0, nil, func(r approval.Record) error { look("watch", r); return ended })
 	if err := errors.Join(err, getErr, exportErr); err != nil || !errors.Is(watchErr, ended) {
 		t.Fatal(err, watchErr)
 	}
 	for _, e := range d.Store.Events() {
 		look(string(e.Code), e.Payload)
 	}
-	grants, _, err := d.ListGrants(t.Context(), approval.GrantFilter{})
+	grants, _, err := d.Grants.List(t.Context(), approval.GrantFilter{})
 	if look("grants", grants); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestKeysAreRedacted(t *testing.T) {
 	p, rec := waiting(t, d, writesKey)
 	decide(t, d, alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: approval.MatchSubject})
 	out := <-p.Done
-	must.Do(t, errors.Join(out.Err, d.Consume(t.Context(), out.Answer)))
+	must.Do(t, errors.Join(out.Err, d.Requests.Consume(t.Context(), out.Answer)))
 	// A second ask makes the prompt display the difference from the last one.
 	_, rec = waiting(t, d, writesKey, func(a *approval.Ask) { a.Plan.Binding.Cwd = "default:other/" + key })
 	if where := leaks(t, d, rec); len(where) > 0 {
@@ -169,12 +169,12 @@ func TestClosedRecordHasNoRequest(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	for state, end := range map[approval.State]func(*approvaltest.Desk, approval.Answer, string) error{
-		approval.Consumed: func(d *approvaltest.Desk, a approval.Answer, _ string) error { return d.Consume(ctx, a) },
+		approval.Consumed: func(d *approvaltest.Desk, a approval.Answer, _ string) error { return d.Requests.Consume(ctx, a) },
 		approval.Revoked: func(d *approvaltest.Desk, _ approval.Answer, id string) error {
-			_, err := d.RevokeApproval(ctx, alice, id, "")
+			_, err := d.Records.Revoke(ctx, alice, id, "")
 			return err
 		},
-		approval.Expired: func(d *approvaltest.Desk, _ approval.Answer, _ string) error { return d.MarkRunsGone(ctx) },
+		approval.Expired: func(d *approvaltest.Desk, _ approval.Answer, _ string) error { return d.Records.MarkRunsGone(ctx) },
 	} {
 		d := approvaltest.NewDesk(t)
 		a := allowed(t, d, yes)
@@ -188,11 +188,11 @@ func TestClosedRecordHasNoRequest(t *testing.T) {
 	}
 	for state, end := range map[approval.State]func(*approvaltest.Desk, string) error{
 		approval.Denied: func(d *approvaltest.Desk, id string) error {
-			_, err := d.Decide(ctx, alice, id, no)
+			_, err := d.Votes.Decide(ctx, alice, id, no)
 			return err
 		},
 		approval.Cancelled: func(d *approvaltest.Desk, id string) error {
-			_, err := d.Cancel(ctx, alice, id, "")
+			_, err := d.Records.Cancel(ctx, alice, id, "")
 			return err
 		},
 	} {

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -21,88 +22,109 @@ const (
 // sweep ends all due records and grants and returns how long to sleep.
 func (d *Desk) sweep(ctx context.Context) time.Duration {
 	for ctx.Err() == nil {
-		records, grants, wait := d.takeDue()
+		now := d.now()
+		records, expiry := d.open.overdue(now, sweepBatch)
+		grants, end := d.Grants.overdue(now, sweepBatch)
 		if len(records)+len(grants) == 0 {
-			return wait
+			return min(pause(now, expiry), pause(now, end))
 		}
-		d.endAll(ctx, records, d.expire)
-		d.endAll(ctx, grants, func(ctx context.Context, items []due) error { return d.endGrants(ctx, items, "") })
+		d.endAll(ctx, records, d.Records.expire, d.open.postpone)
+		d.endAll(ctx, grants, func(ctx context.Context, ids []string) error { return d.Grants.end(ctx, ids, "") }, d.Grants.postpone)
 	}
 	return sweepIdle
 }
 
+// pause returns the time until the next deadline, which is zero if there is none. The clock is
+// read in microseconds, rounded down: the pause ends past the mark.
+func pause(now, next time.Time) time.Duration {
+	if next.IsZero() {
+		return sweepIdle
+	}
+	return min(max(next.Sub(now), 0)+time.Microsecond, sweepIdle)
+}
+
 // endAll ends the items in one unit. If that fails for a reason other than the journal's, it
-// ends each in its own unit, so that one bad row does not block the others.
-func (d *Desk) endAll(ctx context.Context, items []due, end func(context.Context, []due) error) {
-	err := end(ctx, items)
+// ends each in its own unit, so that one bad row does not block the others. It postpones items
+// that could not be ended. They cannot allow anything meanwhile, because their deadlines have
+// passed.
+func (d *Desk) endAll(ctx context.Context, ids []string, end func(context.Context, []string) error, postpone func([]string, time.Time, error)) {
+	err := end(ctx, ids)
 	switch {
 	case err == nil:
-	case len(items) == 1 || reason.Of(err) == reason.JournalUnavailable:
-		d.postpone(ctx, items, err)
+	case len(ids) == 1 || reason.Of(err) == reason.JournalUnavailable:
+		d.log.ErrorContext(ctx, "ending expired approvals and grants", slog.Int("count", len(ids)), slog.Any("error", err))
+		postpone(ids, d.now().Add(sweepRetry), err)
 	default:
-		for i := range items {
-			d.endAll(ctx, items[i:i+1], end)
+		for i := range ids {
+			d.endAll(ctx, ids[i:i+1], end, postpone)
 		}
 	}
 }
 
-// takeDue removes the due items, or returns the time until the next deadline.
-func (d *Desk) takeDue() (records, grants []due, wait time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	now := d.now()
-	for _, item := range d.due.pop(now, sweepBatch) {
-		if !item.grant {
-			records = append(records, item)
+func (m *memory) each(fn func(*Record)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, e := range m.byID {
+		fn(&e.rec)
+	}
+}
+
+func (m *memory) overdue(now time.Time, limit int) ([]string, time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	ids := m.due.Pop(now, limit)
+	m.quota.forget(now)
+	m.cool.forget(now)
+	return ids, m.due.Next()
+}
+
+func (m *memory) postpone(ids []string, until time.Time, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, id := range ids {
+		if e, ok := m.byID[id]; ok {
+			e.fail(err)
+		}
+		m.due.Set(id, until)
+	}
+}
+
+// overdue removes at most limit deadlines that have passed and returns the ids of grants that
+// end, and the next deadline.
+func (s *Grants) overdue(now time.Time, limit int) (ids []string, next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range s.due.Pop(now, limit) {
+		if g, ok := s.book.byID[id]; ok && now.Before(s.book.ends(g)) {
+			s.due.Set(id, s.book.ends(g)) // its session was active
 			continue
 		}
-		g, ok := d.grants.byID[item.id]
-		if ok && now.Before(d.grants.ends(g)) {
-			d.due.set(item.id, true, d.grants.ends(g)) // its session was active
-			continue
-		}
-		grants = append(grants, item)
+		ids = append(ids, id)
 	}
-	d.quota.forget(now)
-	d.cool.forget(now)
-	next, ok := d.due.next()
-	if !ok {
-		return records, grants, sweepIdle
-	}
-	// The clock is read in microseconds, rounded down: sleep past the mark.
-	return records, grants, min(max(next.Sub(now), 0)+time.Microsecond, sweepIdle)
+	return ids, s.due.Next()
 }
 
-// postpone reschedules items that could not be ended. They cannot allow anything meanwhile,
-// because their deadlines have passed; their waiting calls get the error now.
-func (d *Desk) postpone(ctx context.Context, items []due, err error) {
-	d.log.ErrorContext(ctx, "ending expired approvals and grants", slog.Int("count", len(items)), slog.Any("error", err))
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	at := d.now().Add(sweepRetry)
-	for _, item := range items {
-		if e, ok := d.open[item.id]; ok {
-			for _, w := range e.waiters {
-				w.finish(nil, false, err)
-			}
-			e.waiters = nil
-		}
-		d.due.set(item.id, item.grant, at)
+// postpone moves the deadlines of grants that could not be ended.
+func (s *Grants) postpone(ids []string, until time.Time, _ error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range ids {
+		s.due.Set(id, until)
 	}
 }
 
-// endGrants ends grants in one unit. Grants that were revoked meanwhile are skipped. Without a
-// note, the note names the deadline that passed.
-func (d *Desk) endGrants(ctx context.Context, items []due, note string) error {
-	if len(items) == 0 {
+// end ends grants in one unit. Grants that were revoked meanwhile are skipped. Without a note,
+// the note names the deadline that passed.
+func (s *Grants) end(ctx context.Context, ids []string, note string) error {
+	if len(ids) == 0 {
 		return nil
 	}
 	var expired []Grant
-	err := d.update(ctx, func(tx Tx) error {
+	err := update(ctx, s.store, func(tx Tx) error {
 		expired = expired[:0]
-		now := d.now()
-		for _, item := range items {
-			g, err := endGrant(tx, item.id, note, now)
+		now := s.now()
+		for _, id := range ids {
+			g, err := endGrant(tx, id, note, now)
 			switch reason.Of(err) {
 			case "", reason.ApprovalRevoked, reason.ApprovalExpired:
 				expired = append(expired, g)
@@ -117,9 +139,18 @@ func (d *Desk) endGrants(ctx context.Context, items []due, note string) error {
 		return err
 	}
 	for _, g := range expired {
-		d.keepGrant(g)
+		s.keep(g)
 	}
 	return nil
+}
+
+// GrantClosedPayload is the payload of event.GrantRevoked and event.GrantEnded.
+type GrantClosedPayload struct {
+	GrantID    string `json:"grant_id"`
+	ApprovalID string `json:"approval_id"`
+	By         string `json:"by"`
+	Note       string `json:"note"`
+	Uses       int64  `json:"uses"`
 }
 
 func endGrant(tx Tx, id, note string, now time.Time) (Grant, error) {
@@ -134,4 +165,42 @@ func endGrant(tx Tx, id, note string, now time.Time) (Grant, error) {
 	}, grantEvents(event.GrantEnded, daemon, func(g Grant) any {
 		return GrantClosedPayload{GrantID: g.ID, ApprovalID: g.ApprovalID, By: daemon, Note: g.EndNote, Uses: g.Uses}
 	}))
+}
+
+// EndSession ends a session: its session grants end, its pending records are cancelled, and its
+// allowed records that were not consumed expire.
+func (d *Desk) EndSession(ctx context.Context, session string) error {
+	if session == "" {
+		return reason.Errorf(reason.InvalidInput, "ending a session: the id is empty")
+	}
+	grants, records := d.Grants.ofSession(session), []string(nil)
+	d.open.each(func(rec *Record) {
+		if rec.Session == session {
+			records = append(records, rec.ID)
+		}
+	})
+	const note = "the session ended"
+	for _, id := range grants {
+		if err := d.Grants.end(ctx, []string{id}, note); err != nil {
+			return fmt.Errorf("ending session: %w", err)
+		}
+	}
+	for _, id := range records {
+		if err := d.Records.end(ctx, id, note); err != nil {
+			return fmt.Errorf("ending session: %w", err)
+		}
+	}
+	return nil
+}
+
+// ofSession returns the ids of the session grants of a session.
+func (s *Grants) ofSession(session string) (ids []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, g := range s.book.byID {
+		if g.Scope == Session && g.Session == session {
+			ids = append(ids, id)
+		}
+	}
+	return ids
 }

@@ -2,14 +2,25 @@ package approval
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/oklog/ulid/v2"
+
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/text"
+)
+
+// Errors of a Store.
+var (
+	// ErrNotFound means that no record or grant has the id.
+	ErrNotFound = errors.New("approval: not found")
+	// ErrStale means that the state or version of the row differs from the expected one.
+	ErrStale = errors.New("approval: state or version has changed")
 )
 
 // legal lists the allowed transitions. A vote that does not settle a record leaves it pending
@@ -182,25 +193,15 @@ func grantClosed(g Grant) *reason.Error {
 	return reason.Errorf(reason.ApprovalExpired, "grant %s ended at %s: %s", g.ID, at.Format(time.RFC3339), note)
 }
 
-func (d *Desk) cancel(ctx context.Context, rec Record, by, why string) (Record, error) {
-	return d.move(ctx, step{
-		id: rec.ID, from: Pending, version: rec.Version, to: Cancelled,
-		actor: by, note: why, events: stateEvents(event.Cancelled, Pending),
-	})
+// update runs one unit to its end independently of the caller's context: its outcome is needed.
+func update(ctx context.Context, store Store, fn func(Tx) error) error {
+	return store.Update(context.WithoutCancel(ctx), fn)
 }
 
-// move makes one transition in its own unit.
-func (d *Desk) move(ctx context.Context, s step) (Record, error) {
-	var after Record
-	err := d.update(ctx, func(tx Tx) error {
-		var err error
-		s.at = d.now()
-		after, err = transition(tx, s)
-		return err
-	})
+func newID(at time.Time) (string, error) {
+	id, err := ulid.New(ulid.Timestamp(at), rand.Reader)
 	if err != nil {
-		return Record{}, err
+		return "", fmt.Errorf("making an id: %w", err)
 	}
-	d.settle(after)
-	return after, nil
+	return id.String(), nil
 }

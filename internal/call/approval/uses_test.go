@@ -26,8 +26,8 @@ func TestGrantUseLimit(t *testing.T) {
 	d := approvaltest.NewDeskOn(t, store, approval.Limits{})
 	id := mintGrant(t, d, uses(2))
 	use := func(d *approvaltest.Desk) approval.Answer {
-		a := must.Get(d.GrantAnswer(t.Context(), id, approvaltest.Ask(t)))(t)
-		must.Do(t, d.Consume(t.Context(), a))
+		a := must.Get(d.Grants.Answer(t.Context(), id, approvaltest.Ask(t)))(t)
+		must.Do(t, d.Requests.Consume(t.Context(), a))
 		return a
 	}
 	use(d)
@@ -36,21 +36,21 @@ func TestGrantUseLimit(t *testing.T) {
 		t.Fatal("control: with a use left it is not found")
 	}
 	last := use(d)
-	if err := d.Recheck(t.Context(), last); err != nil {
+	if err := d.Requests.Recheck(t.Context(), last); err != nil {
 		t.Errorf("the call with the last use does not start: %v", err)
 	}
 	if found(t, d, approvaltest.Ask(t)) {
 		t.Error("a grant that is used up is found")
 	}
-	_, err := d.GrantAnswer(t.Context(), id, approvaltest.Ask(t))
+	_, err := d.Grants.Answer(t.Context(), id, approvaltest.Ask(t))
 	wantReason(t, err, reason.ApprovalExpired)
 	d = approvaltest.NewDeskOn(t, store, approval.Limits{})
 	if found(t, d, approvaltest.Ask(t)) {
 		t.Error("after a restart, a grant that is used up is found")
 	}
 	// A queued call can still be stopped.
-	must.Get(d.RevokeGrant(t.Context(), bob, id, "stop"))(t)
-	wantReason(t, d.Recheck(t.Context(), last), reason.ApprovalRevoked)
+	must.Get(d.Grants.Revoke(t.Context(), bob, id, "stop"))(t)
+	wantReason(t, d.Requests.Recheck(t.Context(), last), reason.ApprovalRevoked)
 }
 
 // Exactly one of several concurrent calls gets the last use of a grant. Control: a grant with a
@@ -63,13 +63,13 @@ func TestLastUseGoesToOneCall(t *testing.T) {
 			id := mintGrant(t, d, uses(most))
 			var contenders []func() error
 			for range 8 {
-				a := must.Get(d.GrantAnswer(t.Context(), id, approvaltest.Ask(t)))(t)
-				contenders = append(contenders, func() error { return d.Consume(context.Background(), a) })
+				a := must.Get(d.Grants.Answer(t.Context(), id, approvaltest.Ask(t)))(t)
+				contenders = append(contenders, func() error { return d.Requests.Consume(context.Background(), a) })
 			}
 			if winners := race(t, []reason.Code{reason.ApprovalExpired}, contenders...); winners != want {
 				t.Fatalf("of a grant with %d uses, %d calls went through", most, winners)
 			}
-			if g := must.Get(d.GetGrant(t.Context(), id))(t); g.Uses != int64(want) || count(d.Store, event.GrantUsed) != want {
+			if g := must.Get(d.Grants.Get(t.Context(), id))(t); g.Uses != int64(want) || count(d.Store, event.GrantUsed) != want {
 				t.Fatalf("%d uses are stored, %d journaled", g.Uses, count(d.Store, event.GrantUsed))
 			}
 		}
@@ -85,7 +85,7 @@ func TestSmallestUseLimitWins(t *testing.T) {
 		_, rec := waiting(t, d)
 		decide(t, d, alice, rec.ID, uses(c.first))
 		rec = decide(t, d, bob, rec.ID, uses(c.second))
-		if g := must.Get(d.GetGrant(t.Context(), rec.GrantID))(t); g.MostUses != c.want {
+		if g := must.Get(d.Grants.Get(t.Context(), rec.GrantID))(t); g.MostUses != c.want {
 			t.Errorf("%d and %d make %d", c.first, c.second, g.MostUses)
 		}
 	}
@@ -96,7 +96,7 @@ func TestUseLimits(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d)
 	for _, b := range []approval.Ballot{uses(-1), uses(approval.MaxUses + 1), {Allow: true, Uses: 1}} {
-		_, err := d.Decide(t.Context(), alice, rec.ID, b)
+		_, err := d.Votes.Decide(t.Context(), alice, rec.ID, b)
 		wantReason(t, err, reason.InvalidInput)
 	}
 	decide(t, d, alice, rec.ID, uses(approval.MaxUses)) // control
@@ -115,7 +115,7 @@ func TestExactScopeOnly(t *testing.T) {
 		if n := len(rec.Prompt.Scopes); n != 3 || rec.Prompt.ExactOnly == "" {
 			t.Errorf("%d answers are offered: %+v", n, rec.Prompt.Scopes)
 		}
-		_, err := d.Decide(t.Context(), alice, rec.ID, wide)
+		_, err := d.Votes.Decide(t.Context(), alice, rec.ID, wide)
 		wantReason(t, err, reason.InvalidInput)
 		wantState(t, d.Desk, rec.ID, approval.Pending)
 		decide(t, d, alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
@@ -131,7 +131,7 @@ func TestExactScopeOnly(t *testing.T) {
 		if found(t, d, ask) {
 			t.Errorf("a grant with matcher %s covers a call that runs anything", match)
 		}
-		_, err = d.GrantAnswer(t.Context(), id, ask)
+		_, err = d.Grants.Answer(t.Context(), id, ask)
 		wantReason(t, err, reason.BindingMismatch)
 	}
 }
@@ -164,7 +164,7 @@ func TestGrantDescribesItsCoverage(t *testing.T) {
 		}
 		ttl := time.Hour
 		rec = decide(t, d, alice, rec.ID, approval.Ballot{Allow: true, Scope: c.scope, TTL: ttl, Match: approval.MatchSubject})
-		if g := must.Get(d.GetGrant(t.Context(), rec.GrantID))(t); g.Covered != c.want || !offered {
+		if g := must.Get(d.Grants.Get(t.Context(), rec.GrantID))(t); g.Covered != c.want || !offered {
 			t.Errorf("the grant says %q, want %q; offered %t: %+v", g.Covered, c.want, offered, rec.Prompt.Scopes)
 		}
 	}

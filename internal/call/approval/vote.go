@@ -1,34 +1,15 @@
 package approval
 
 import (
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity/passkey"
-)
-
-// Scope is the duration of an approval.
-type Scope string
-
-// The scopes. Once is consumed by one call; session and timeboxed create a Grant.
-const (
-	Once      Scope = "once"
-	Session   Scope = "session"
-	Timeboxed Scope = "timeboxed"
-)
-
-// Match selects the calls that a grant covers.
-type Match string
-
-// The matchers: the same call digest, the tool's own subject, or any call of the tool (which
-// requires permission approval.grant_broad).
-const (
-	MatchExact   Match = "exact"
-	MatchSubject Match = "subject"
-	MatchTool    Match = "tool"
 )
 
 // Vote is one user's answer to a record.
@@ -177,7 +158,54 @@ func (b Ballot) vote(c access.Caller, at time.Time) Vote {
 
 // Said returns the statement that a caller's passkey signs for a vote: the ballot with its
 // defaults set.
-func (d *Desk) Said(caller access.Caller, gateway, approvalID string, b Ballot) (passkey.Vote, error) {
-	b, err := b.check(d.limits)
+func (v *Votes) Said(caller access.Caller, gateway, approvalID string, b Ballot) (passkey.Vote, error) {
+	b, err := b.check(v.limits)
 	return b.vote(caller, time.Time{}).Said(gateway, approvalID), err
+}
+
+// Own reports whether the user is a requester of r: as RequestedBy, as OnBehalfOf, or as an
+// editor. The vote of such a user does not count as independent.
+func (r Record) Own(user access.Principal) bool {
+	return !user.IsZero() && (user == r.RequestedBy || user == r.OnBehalfOf || r.edited(user))
+}
+
+// HasVoted reports whether the user has voted on r.
+func (r Record) HasVoted(user access.Principal) bool {
+	return slices.ContainsFunc(r.Votes, func(v Vote) bool { return v.User == user })
+}
+
+// provesMore reports whether a vote of the caller has a proof that the caller's previous vote
+// lacks, and lacks none that it has. An insufficient approval can thus be repeated: over TLS
+// after the socket, or with proof of presence.
+func (r Record) provesMore(c access.Caller) bool {
+	return slices.ContainsFunc(r.Votes, func(v Vote) bool {
+		return v.User == c.Principal && (c.Paired && !v.Paired || c.Present && !v.Present) && (c.Paired || !v.Paired) && (c.Present || !v.Present)
+	})
+}
+
+// votesBut returns the votes of all other users.
+func (r Record) votesBut(user access.Principal) []Vote {
+	return slices.DeleteFunc(slices.Clone(r.Votes), func(v Vote) bool { return v.User == user })
+}
+
+// VotedPayload is the payload of event.Voted.
+type VotedPayload struct {
+	ApprovalID string `json:"approval_id"`
+	CallDigest string `json:"call_digest"`
+	Version    int64  `json:"version"`
+	Vote       Vote   `json:"vote"`
+	Missing    string `json:"missing"`
+}
+
+// voteEvents drafts the last vote and, if it settled the record, the answer.
+func voteEvents(r Record) ([]event.Draft, error) {
+	v := r.Votes[len(r.Votes)-1]
+	voted, err := recordDraft(event.Voted, r, v.User.String(), VotedPayload{
+		ApprovalID: r.ID, CallDigest: r.CallDigest, Version: r.Version, Vote: v, Missing: r.Missing,
+	})
+	if err != nil || r.State == Pending {
+		return []event.Draft{voted}, err
+	}
+	answered, err := stateEvents(event.Answered, Pending)(r)
+	return append([]event.Draft{voted}, answered...), err
 }

@@ -50,7 +50,7 @@ func TestOnceServesTheFirstWaiter(t *testing.T) {
 			t.Fatalf("the first waiter got %v", out.Answer.Kind())
 		}
 		synctest.Wait()
-		list, _, err := d.List(t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}})
+		list, _, err := d.Records.List(t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}})
 		if err != nil || len(list) != 1 || list[0].ID == rec.ID || list[0].Waiters != 2 {
 			t.Fatalf("the others do not wait on one new record: %+v, %v", list, err)
 		}
@@ -111,7 +111,7 @@ func TestLastWaiterLeavingCancels(t *testing.T) {
 		if after.ChangedBy != "agent:builder" || count(d.Store, event.Cancelled) != 1 {
 			t.Errorf("cancelled by %s", after.ChangedBy)
 		}
-		_, err := d.Decide(t.Context(), alice, rec.ID, yes)
+		_, err := d.Votes.Decide(t.Context(), alice, rec.ID, yes)
 		wantReason(t, err, reason.ApprovalConflict)
 	})
 }
@@ -129,12 +129,12 @@ func TestUnusedAnswerServesTheRepeatedCall(t *testing.T) {
 		p.Leave(nil)
 		<-p.Done
 		time.Sleep(31 * time.Second) // the first call never consumed it
-		again, err := d.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
+		again, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
 		if err != nil || again.ApprovalID() != a.ApprovalID() || !again.Allowed() {
 			t.Fatalf("the repeated call got %v, %v", again.Kind(), err)
 		}
-		must.Do(t, d.Consume(t.Context(), again))
-		wantReason(t, d.Consume(t.Context(), a), reason.ApprovalConflict)
+		must.Do(t, d.Requests.Consume(t.Context(), again))
+		wantReason(t, d.Requests.Consume(t.Context(), a), reason.ApprovalConflict)
 	})
 }
 
@@ -143,20 +143,20 @@ func TestStoreFailureAllowsNothing(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	full := reason.Errorf(reason.JournalUnavailable, "disk full")
 	d.FailNext(full)
-	_, err := d.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
+	_, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
 	wantReason(t, err, reason.JournalUnavailable)
 
 	p, rec := waiting(t, d)
 	d.FailNext(full)
-	_, err = d.Decide(t.Context(), alice, rec.ID, yes)
+	_, err = d.Votes.Decide(t.Context(), alice, rec.ID, yes)
 	wantReason(t, err, reason.JournalUnavailable)
 	wantState(t, d.Desk, rec.ID, approval.Pending)
 	decide(t, d, alice, rec.ID, yes)
 	a := (<-p.Done).Answer
 	d.FailNext(full)
-	wantReason(t, d.Consume(t.Context(), a), reason.JournalUnavailable)
+	wantReason(t, d.Requests.Consume(t.Context(), a), reason.JournalUnavailable)
 	wantState(t, d.Desk, a.ApprovalID(), approval.Allowed)
-	if err := d.Consume(t.Context(), a); err != nil {
+	if err := d.Requests.Consume(t.Context(), a); err != nil {
 		t.Errorf("after the failure: %v", err)
 	}
 }
@@ -215,13 +215,13 @@ func TestRestart(t *testing.T) {
 		rec := <-p.Records
 		other := approvaltest.Resolve(first, approvaltest.Ask(t, otherArguments))
 		unused := <-other.Records
-		must.Get(first.Decide(t.Context(), alice, unused.ID, yes))(t)
+		must.Get(first.Votes.Decide(t.Context(), alice, unused.ID, yes))(t)
 		<-other.Done
 		stop()
 		<-p.Done
 
 		d := approvaltest.NewDeskOn(t, store, limits)
-		must.Do(t, d.MarkRunsGone(t.Context()))
+		must.Do(t, d.Records.MarkRunsGone(t.Context()))
 		wantState(t, d.Desk, unused.ID, approval.Expired)
 		if got := wantState(t, d.Desk, rec.ID, approval.Pending); !got.RunGone {
 			t.Error("the record does not say that its run is gone")
@@ -235,7 +235,7 @@ func TestRestart(t *testing.T) {
 		if !out.Answer.Allowed() {
 			t.Fatalf("answer %v", out.Answer.Kind())
 		}
-		must.Check(t, d.Consume(t.Context(), out.Answer))
+		must.Check(t, d.Requests.Consume(t.Context(), out.Answer))
 	})
 }
 
@@ -251,7 +251,7 @@ func TestDecidedWhileRunIsGone(t *testing.T) {
 		<-p.Done
 		d := approvaltest.NewDeskOn(t, store, approval.Limits{})
 		decide(t, d, alice, rec.ID, yes)
-		a, err := d.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
+		a, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
 		if err != nil || a.ApprovalID() != rec.ID || !a.Allowed() {
 			t.Errorf("the repeated call got %v, %v", a.Kind(), err)
 		}
@@ -288,7 +288,7 @@ func TestWaiterWakesQuickly(t *testing.T) {
 			if took := time.Since(begin); took != 0 {
 				t.Errorf("the wake-up took %s", took)
 			}
-			must.Do(t, d.Consume(t.Context(), a))
+			must.Do(t, d.Requests.Consume(t.Context(), a))
 			must.Do(t, d.EndSession(t.Context(), "none"))
 		}
 	})
@@ -329,15 +329,15 @@ func TestMayEditWaitsForDelivery(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		deliver, ended := make(chan struct{}), make(chan error, 1)
 		go func() {
-			_, err := d.Resolve(ctx, &ask, func(*approval.Record) { <-deliver })
+			_, err := d.Requests.Resolve(ctx, &ask, func(*approval.Record) { <-deliver })
 			ended <- err
 		}()
 		synctest.Wait()
-		list, _, err := d.List(t.Context(), approval.Filter{})
+		list, _, err := d.Records.List(t.Context(), approval.Filter{})
 		must.Do(t, err)
 		edited := make(chan error, 1)
 		go func() {
-			_, err := d.MayEdit(t.Context(), alice, list[0].ID, list[0].Version, list[0].CallDigest)
+			_, err := d.Edits.MayEdit(t.Context(), alice, list[0].ID, list[0].Version, list[0].CallDigest)
 			edited <- err
 		}()
 		synctest.Wait()

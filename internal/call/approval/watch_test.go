@@ -20,7 +20,7 @@ func watch(t *testing.T, d *approval.Desk, after int64) <-chan approval.Record {
 	ctx, cancel := context.WithCancel(context.Background())
 	records, ended := make(chan approval.Record, 100), make(chan error, 1)
 	go func() {
-		ended <- d.Watch(ctx, after, nil, func(r approval.Record) error { records <- r; return nil })
+		ended <- d.Records.Watch(ctx, after, nil, func(r approval.Record) error { records <- r; return nil })
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -62,7 +62,7 @@ func TestWatchDeliversEveryEventOnceOpened(t *testing.T) {
 		seen := errors.New("seen")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		err := d.Watch(ctx, 0, func() error {
+		err := d.Records.Watch(ctx, 0, func() error {
 			decide(t, d, alice, rec.ID, no)
 			return nil
 		}, func(r approval.Record) error {
@@ -111,7 +111,7 @@ func TestListPages(t *testing.T) {
 	seen := map[string]bool{}
 	f := approval.Filter{PageSize: 2}
 	for range 3 {
-		page, next, err := d.List(t.Context(), f)
+		page, next, err := d.Records.List(t.Context(), f)
 		must.Do(t, err)
 		for _, r := range page {
 			seen[r.ID] = true
@@ -121,7 +121,7 @@ func TestListPages(t *testing.T) {
 	if len(seen) != 5 || f.PageToken != "" {
 		t.Errorf("saw %d, next %q", len(seen), f.PageToken)
 	}
-	if _, _, err := d.List(t.Context(), approval.Filter{PageToken: "x' OR 1=1"}); err == nil {
+	if _, _, err := d.Records.List(t.Context(), approval.Filter{PageToken: "x' OR 1=1"}); err == nil {
 		t.Error("a forged page token was accepted")
 	}
 }
@@ -136,7 +136,7 @@ func TestExport(t *testing.T) {
 		waiting(t, d, numbered(n, "r"))
 	}
 	var out bytes.Buffer
-	trailer := must.Get(d.Export(t.Context(), approval.Filter{}, whole, func(line []byte) error {
+	trailer := must.Get(d.Records.Export(t.Context(), approval.Filter{}, whole, func(line []byte) error {
 		_, err := out.Write(line)
 		return err
 	}))(t)
@@ -159,7 +159,7 @@ func TestExport(t *testing.T) {
 	if got := check(lines); got.Digest == trailer.Digest {
 		t.Error("a changed export has the same digest")
 	}
-	short := must.Get(d.Export(t.Context(), approval.Filter{}, func(r approval.Record) approval.Record {
+	short := must.Get(d.Records.Export(t.Context(), approval.Filter{}, func(r approval.Record) approval.Record {
 		r.Prompt = approval.Prompt{}
 		return r
 	}, func(line []byte) error {
@@ -172,7 +172,7 @@ func TestExport(t *testing.T) {
 		t.Errorf("the trailer of a view is %+v", short)
 	}
 	boom := errors.New("boom")
-	if _, err := d.Export(t.Context(), approval.Filter{}, whole, func([]byte) error { return boom }); !errors.Is(err, boom) {
+	if _, err := d.Records.Export(t.Context(), approval.Filter{}, whole, func([]byte) error { return boom }); !errors.Is(err, boom) {
 		t.Errorf("the callback's error came back as %v", err)
 	}
 }

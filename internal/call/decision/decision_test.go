@@ -51,7 +51,7 @@ func makeAnswers(t *testing.T) answers {
 		}
 		standing := approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour, Match: approval.MatchTool}
 		answered(t, d, change(t, "default:mint"), standing)
-		grants, err := d.Grants(t.Context(), ask.Query())
+		grants, err := d.Grants.Find(t.Context(), ask.Query())
 		if err != nil || len(grants) != 1 {
 			t.Fatalf("%d grants, %v", len(grants), err)
 		}
@@ -71,7 +71,7 @@ func answered(t *testing.T, d *approvaltest.Desk, ask approval.Ask, b approval.B
 	t.Helper()
 	p := approvaltest.Resolve(d.Desk, ask)
 	rec := <-p.Records
-	must.Get(d.Decide(t.Context(), approvaltest.Caller("alice"), rec.ID, b))(t)
+	must.Get(d.Votes.Decide(t.Context(), approvaltest.Caller("alice"), rec.ID, b))(t)
 	return outcome(t, p)
 }
 
@@ -79,7 +79,7 @@ func cancelled(t *testing.T, d *approvaltest.Desk, ask approval.Ask) approval.An
 	t.Helper()
 	p := approvaltest.Resolve(d.Desk, ask)
 	rec := <-p.Records
-	must.Get(d.Cancel(t.Context(), approvaltest.Caller("alice"), rec.ID, "changed my mind"))(t)
+	must.Get(d.Records.Cancel(t.Context(), approvaltest.Caller("alice"), rec.ID, "changed my mind"))(t)
 	return outcome(t, p)
 }
 
@@ -110,7 +110,7 @@ func outcome(t *testing.T, p *approvaltest.Pending) approval.Answer {
 
 func byGrant(t *testing.T, d *approvaltest.Desk, id string, ask approval.Ask) approval.Answer {
 	t.Helper()
-	return must.Get(d.GrantAnswer(t.Context(), id, ask))(t)
+	return must.Get(d.Grants.Answer(t.Context(), id, ask))(t)
 }
 
 // makeVerdicts returns one verdict of every kind, from a real engine.

@@ -59,7 +59,7 @@ type changing struct {
 func newChanging(t *testing.T, policies string, options ...func(*dualcontrol.Config)) *changing {
 	t.Helper()
 	c := &changing{world: newWorld(t, policies), book: &book{}, roles: "admin"}
-	cfg := dualcontrol.Config{Desk: c.desk, People: c.people(), Journal: c.book}
+	cfg := dualcontrol.Config{Requests: c.desk.Requests, Records: c.desk.Records, People: c.people(), Journal: c.book}
 	for _, f := range options {
 		f(&cfg)
 	}
@@ -99,7 +99,7 @@ func (c *changing) begin(by string) (id string, done chan word) {
 		done <- word{w, err}
 		stop()
 	}()
-	_ = c.desk.Watch(watched, 0, nil, func(r approval.Record) error {
+	_ = c.desk.Records.Watch(watched, 0, nil, func(r approval.Record) error {
 		if r.State == "pending" && r.RequestedBy == access.User(by) {
 			id = r.ID
 			stop()
@@ -162,7 +162,7 @@ func TestDualControl(t *testing.T) {
 				if name == "three people" {
 					voter = "bob"
 				}
-				must.Get(w.desk.Decide(t.Context(), approvaltest.Caller(voter), id, yes))(t)
+				must.Get(w.desk.Votes.Decide(t.Context(), approvaltest.Caller(voter), id, yes))(t)
 				if o := <-done; o.err != nil || o.ApprovalID != id || o.AloneBecause != "" || w.made != 1 || len(w.book.events) != 0 {
 					t.Errorf("%+v, made %d", o, w.made)
 				}
@@ -202,13 +202,13 @@ func TestAdminForOwners(t *testing.T) {
 	w := newChanging(t, "")
 	w.plan.Question.Rule.Owner = true
 	id, done := w.begin("ann")
-	_, err := w.desk.Decide(t.Context(), approvaltest.Caller("cyd"), id, yes)
+	_, err := w.desk.Votes.Decide(t.Context(), approvaltest.Caller("cyd"), id, yes)
 	want(t, err, reason.PermissionDenied)
-	must.Get(w.desk.Decide(t.Context(), approvaltest.Caller("bob"), id, yes))(t)
+	must.Get(w.desk.Votes.Decide(t.Context(), approvaltest.Caller("bob"), id, yes))(t)
 	must.Do(t, (<-done).err)
 	w.put("bob", true, access.RoleOwner)
 	id, done = w.begin("ann")
-	must.Get(w.desk.Decide(t.Context(), approvaltest.Caller("cyd"), id, yes))(t)
+	must.Get(w.desk.Votes.Decide(t.Context(), approvaltest.Caller("cyd"), id, yes))(t)
 	must.Do(t, (<-done).err)
 }
 
@@ -238,7 +238,7 @@ func TestChangedBeforeAnswer(t *testing.T) {
 				id, done := w.begin("ann")
 				synctest.Wait()
 				c.between(w)
-				must.Get(w.desk.Decide(t.Context(), approvaltest.Caller("bob"), id, yes))(t)
+				must.Get(w.desk.Votes.Decide(t.Context(), approvaltest.Caller("bob"), id, yes))(t)
 				o := <-done
 				want(t, o.err, c.code)
 				if (w.made == 1) != (c.code == "") {

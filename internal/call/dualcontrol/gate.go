@@ -12,10 +12,14 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Desk stores the questions and collects the answers.
-type Desk interface {
+// Requests asks the questions, and uses the answers.
+type Requests interface {
 	Resolve(ctx context.Context, ask *approval.Ask, observer func(*approval.Record)) (approval.Answer, error)
 	Consume(ctx context.Context, a approval.Answer, extra ...event.Draft) error
+}
+
+// Records stores the questions.
+type Records interface {
 	// EndUnused ends the record of a change that is not made, with the reason.
 	EndUnused(ctx context.Context, id, why string) error
 	Get(ctx context.Context, id string) (approval.Record, error)
@@ -23,10 +27,11 @@ type Desk interface {
 
 // Config is the configuration of a gate.
 type Config struct {
-	// Desk must use the Judge of this package.
-	Desk    Desk
-	People  People
-	Journal Journal
+	// Requests and Records are of a desk that uses the Judge of this package.
+	Requests Requests
+	Records  Records
+	People   People
+	Journal  Journal
 	// SwitchedOff is true if the configuration disables dual control.
 	SwitchedOff bool
 	// Now is the clock; nil means time.Now.
@@ -38,7 +43,8 @@ type Config struct {
 // Gate requests approvals of changes, and makes the approved changes. It is safe for concurrent
 // use.
 type Gate struct {
-	desk        Desk
+	requests    Requests
+	records     Records
 	people      People
 	journal     Journal
 	switchedOff bool
@@ -68,7 +74,7 @@ func New(c Config) *Gate {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Gate{
-		desk: c.Desk, people: c.People, journal: c.Journal, switchedOff: c.SwitchedOff, now: c.Now, log: c.Log,
+		requests: c.Requests, records: c.Records, people: c.People, journal: c.Journal, switchedOff: c.SwitchedOff, now: c.Now, log: c.Log,
 		waiting: map[string]*waitingChange{},
 	}
 }
@@ -105,7 +111,7 @@ func (g *Gate) Ask(ctx context.Context, q Question, asked func(*approval.Record)
 	if err != nil {
 		return Consent{}, err
 	}
-	answer, err := g.desk.Resolve(ctx, ask, asked)
+	answer, err := g.requests.Resolve(ctx, ask, asked)
 	if err != nil {
 		return Consent{}, err
 	}
@@ -136,7 +142,7 @@ func (y Consent) Use(ctx context.Context, extra ...event.Draft) error {
 	if y.gate == nil {
 		return reason.Errorf(reason.PermitRefused, "the change was not approved")
 	}
-	r, err := y.gate.desk.Get(ctx, y.answer.ApprovalID())
+	r, err := y.gate.records.Get(ctx, y.answer.ApprovalID())
 	if err != nil {
 		return err
 	}
@@ -144,5 +150,5 @@ func (y Consent) Use(ctx context.Context, extra ...event.Draft) error {
 		return reason.Errorf(reason.ApprovalRevoked, "the approval is no longer valid, because its voter is no longer eligible: it requires %s", ruling.Missing).
 			WithRemedy("Try again, so that another person is asked.")
 	}
-	return y.gate.desk.Consume(ctx, y.answer, extra...)
+	return y.gate.requests.Consume(ctx, y.answer, extra...)
 }

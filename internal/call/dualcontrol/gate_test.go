@@ -65,7 +65,7 @@ func newWorld(t *testing.T, policies string) *world {
 	w.engine = policytest.Engine(t, policytest.Options{Policies: policies, Members: people})
 	w.desk = approvaltest.Open(t, w.store, dualcontrol.Judge{Calls: &approvaltest.Judge{Need: 1}, People: w.people()}, approval.Limits{})
 	approvaltest.Start(t, w.desk)
-	w.gate = dualcontrol.New(dualcontrol.Config{Desk: w.desk, People: w.people()})
+	w.gate = dualcontrol.New(dualcontrol.Config{Requests: w.desk.Requests, Records: w.desk.Records, People: w.people()})
 	return w
 }
 
@@ -122,13 +122,13 @@ func (w *world) ask(q dualcontrol.Question) *asked {
 }
 
 func (a *asked) vote(name string, b approval.Ballot) (approval.Record, error) {
-	return a.w.desk.Decide(a.w.t.Context(), approvaltest.Caller(name), a.record.ID, b)
+	return a.w.desk.Votes.Decide(a.w.t.Context(), approvaltest.Caller(name), a.record.ID, b)
 }
 
 // pending fails the test unless the question still waits.
 func (a *asked) pending() {
 	a.w.t.Helper()
-	if r := must.Get(a.w.desk.Get(a.w.t.Context(), a.record.ID))(a.w.t); r.State != approval.Pending {
+	if r := must.Get(a.w.desk.Records.Get(a.w.t.Context(), a.record.ID))(a.w.t); r.State != approval.Pending {
 		a.w.t.Errorf("it is %s", r.State)
 	}
 }
@@ -250,7 +250,7 @@ func TestWhoDoesNotCount(t *testing.T) {
 	token, loose := approvaltest.Caller("bob"), approvaltest.Caller("bob")
 	token.Token, loose.Paired = &access.TokenBounds{Scopes: access.Permissions, Creator: access.User("bob")}, false
 	for _, c := range []access.Caller{token, loose} {
-		_, err := w.desk.Decide(t.Context(), c, a.record.ID, yes)
+		_, err := w.desk.Votes.Decide(t.Context(), c, a.record.ID, yes)
 		want(t, err, reason.PermissionDenied)
 	}
 	a.pending()
@@ -353,7 +353,7 @@ func TestWhoAdmitsADevice(t *testing.T) {
 	a := w.ask(pairing())
 	itself := approvaltest.Caller("ann")
 	itself.DeviceID = "device-new"
-	_, err := w.desk.Decide(t.Context(), itself, a.record.ID, yes)
+	_, err := w.desk.Votes.Decide(t.Context(), itself, a.record.ID, yes)
 	want(t, err, reason.PermissionDenied)
 	// A policy on access.write applies here.
 	w = newWorld(t, forbidsEverything)
@@ -379,10 +379,10 @@ func TestSessionGivesItselfNoDevice(t *testing.T) {
 		session.DeviceID, lasting.DeviceID = "device-session", "device-lasting"
 		w.sessions[session.DeviceID] = true
 		a := ask()
-		_, err := w.desk.Decide(t.Context(), session, a.record.ID, yes)
+		_, err := w.desk.Votes.Decide(t.Context(), session, a.record.ID, yes)
 		want(t, err, reason.PermissionDenied)
 		a.pending()
-		must.Get(w.desk.Decide(t.Context(), lasting, a.record.ID, yes))(t)
+		must.Get(w.desk.Votes.Decide(t.Context(), lasting, a.record.ID, yes))(t)
 		must.Do(t, (<-a.done).err)
 		a = ask()
 		must.Get(a.vote("bob", yes))(t)
@@ -390,7 +390,7 @@ func TestSessionGivesItselfNoDevice(t *testing.T) {
 		// Control: without the session, the same vote counts.
 		delete(w.sessions, session.DeviceID)
 		a = ask()
-		must.Get(w.desk.Decide(t.Context(), session, a.record.ID, yes))(t)
+		must.Get(w.desk.Votes.Decide(t.Context(), session, a.record.ID, yes))(t)
 		must.Do(t, (<-a.done).err)
 	}
 }
@@ -439,14 +439,14 @@ func TestDisconnectedRequesterWithdraws(t *testing.T) {
 	a := w.ask(roleChange("admin"))
 	a.leave()
 	want(t, (<-a.done).err, reason.Cancelled)
-	if r := must.Get(w.desk.Get(t.Context(), a.record.ID))(t); r.State != approval.Cancelled {
+	if r := must.Get(w.desk.Records.Get(t.Context(), a.record.ID))(t); r.State != approval.Cancelled {
 		t.Errorf("it is %s", r.State)
 	}
 	for _, q := range []dualcontrol.Question{roleChange("owner"), pairing()} {
 		a := w.ask(q)
 		again := approvaltest.Open(t, w.store, dualcontrol.Judge{Calls: &approvaltest.Judge{}, People: w.people()}, approval.Limits{})
-		must.Do(t, again.MarkRunsGone(t.Context()))
-		_, err := again.Decide(t.Context(), approvaltest.Caller("bob"), a.record.ID, yes)
+		must.Do(t, again.Records.MarkRunsGone(t.Context()))
+		_, err := again.Votes.Decide(t.Context(), approvaltest.Caller("bob"), a.record.ID, yes)
 		want(t, err, reason.ApprovalConflict)
 	}
 }
@@ -455,7 +455,7 @@ func TestDisconnectedRequesterWithdraws(t *testing.T) {
 func TestFrozen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	must.Do(t, w.desk.Freeze(t.Context(), approvaltest.Caller("ann"), "look"))
+	must.Do(t, w.desk.Freezer.Freeze(t.Context(), approvaltest.Caller("ann"), "look"))
 	_, err := w.gate.Ask(t.Context(), pairing(), nil)
 	want(t, err, reason.GatewayFrozen)
 	a := w.ask(roleChange("admin"))
@@ -480,7 +480,7 @@ func TestReservedNames(t *testing.T) {
 			ask := approvaltest.Ask(t, func(a *approval.Ask) {
 				a.SubjectType, a.Proposal.Tool.Name, a.Plan.Binding.Tool = c.t, c.tool, c.tool
 			})
-			_, err := w.desk.Resolve(t.Context(), &ask, nil)
+			_, err := w.desk.Requests.Resolve(t.Context(), &ask, nil)
 			want(t, err, reason.BindingMismatch)
 		})
 	}

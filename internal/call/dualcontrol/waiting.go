@@ -118,7 +118,7 @@ func (g *Gate) failed(ctx context.Context, q Question, id string, err error) {
 		why = e.Message
 	}
 	g.log.ErrorContext(ctx, "an approved change of the gateway was not made", slog.String("approval", id), slog.Any("error", err))
-	if err := g.desk.EndUnused(ctx, id, text.Visible("not applied: "+why)); err != nil {
+	if err := g.records.EndUnused(ctx, id, text.Visible("not applied: "+why)); err != nil {
 		g.log.ErrorContext(ctx, "ending the approval of a change that was not made", slog.String("approval", id), slog.Any("error", err))
 	}
 	at := g.now().UTC()

@@ -53,12 +53,12 @@ func (c *changing) pending(by string) string {
 func (c *changing) record(id string) approval.Record {
 	c.t.Helper()
 	synctest.Wait()
-	return must.Get(c.desk.Get(c.t.Context(), id))(c.t)
+	return must.Get(c.desk.Records.Get(c.t.Context(), id))(c.t)
 }
 
 func (c *changing) decide(voter, id string) {
 	c.t.Helper()
-	must.Get(c.desk.Decide(c.t.Context(), approvaltest.Caller(voter), id, yes))(c.t)
+	must.Get(c.desk.Votes.Decide(c.t.Context(), approvaltest.Caller(voter), id, yes))(c.t)
 }
 
 // A change is applied once, with the same record, after its requester has disconnected.
@@ -86,7 +86,7 @@ func TestChangeSurvivesItsCaller(t *testing.T) {
 		if o := <-waited; o.err != nil || o.ApprovalID != id || o.Result != 1 {
 			t.Errorf("the waiting caller got %+v", o)
 		}
-		if _, err := w.desk.Decide(t.Context(), approvaltest.Caller("bob"), id, yes); reason.Of(err) != reason.ApprovalConflict || w.made != 1 {
+		if _, err := w.desk.Votes.Decide(t.Context(), approvaltest.Caller("bob"), id, yes); reason.Of(err) != reason.ApprovalConflict || w.made != 1 {
 			t.Errorf("a second approval: %v, made %d", err, w.made)
 		}
 	})
@@ -111,7 +111,7 @@ func TestDisconnectDoesNotCancel(t *testing.T) {
 		if r := w.record(id); r.State != approval.Pending {
 			t.Errorf("%s after the disconnect", r.State)
 		}
-		must.Get(w.desk.Cancel(t.Context(), approvaltest.Caller("ann"), id, ""))(t)
+		must.Get(w.desk.Records.Cancel(t.Context(), approvaltest.Caller("ann"), id, ""))(t)
 		if r := w.record(id); r.State != approval.Cancelled || w.made != 0 {
 			t.Errorf("cancelled by the requester: %s, made %d", r.State, w.made)
 		}
@@ -149,7 +149,7 @@ func TestWaitingChangeEndsWithItsRequester(t *testing.T) {
 				if c.ends && (r.State != approval.Cancelled || !strings.Contains(r.Note, "user:ann is no longer permitted to make this change")) {
 					t.Errorf("%s: %q", r.State, r.Note)
 				}
-				if _, err := w.desk.Decide(t.Context(), approvaltest.Caller("bob"), id, yes); (err != nil) != c.ends {
+				if _, err := w.desk.Votes.Decide(t.Context(), approvaltest.Caller("bob"), id, yes); (err != nil) != c.ends {
 					t.Errorf("an approval: %v", err)
 				}
 				if synctest.Wait(); (w.made == 0) != c.ends {
@@ -200,8 +200,8 @@ func TestChangeWaitsOverAFreeze(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T, w *changing, _ func()) {
 		id := w.pending("ann")
-		must.Do(t, w.desk.Freeze(t.Context(), approvaltest.Caller("cyd"), "look"))
-		if _, err := w.desk.Resolve(t.Context(), new(approvaltest.Ask(t)), nil); reason.Of(err) != reason.GatewayFrozen {
+		must.Do(t, w.desk.Freezer.Freeze(t.Context(), approvaltest.Caller("cyd"), "look"))
+		if _, err := w.desk.Requests.Resolve(t.Context(), new(approvaltest.Ask(t)), nil); reason.Of(err) != reason.GatewayFrozen {
 			t.Errorf("control: a call is asked about while frozen: %v", err)
 		}
 		if r := w.record(id); r.State != approval.Pending {
@@ -235,12 +235,12 @@ func TestStopEndsWaitingChanges(t *testing.T) {
 		_, err := w.request(t.Context(), "ann", false)
 		want(t, err, reason.ShuttingDown)
 		again := approvaltest.Open(t, w.store, dualcontrol.Judge{Calls: &approvaltest.Judge{Need: 1}, People: w.people()}, approval.Limits{})
-		must.Do(t, again.MarkRunsGone(t.Context()))
-		r := must.Get(again.Get(t.Context(), id))(t)
+		must.Do(t, again.Records.MarkRunsGone(t.Context()))
+		r := must.Get(again.Records.Get(t.Context(), id))(t)
 		if r.State != approval.Cancelled || !strings.Contains(r.Note, "palyrad stopped while it waited") {
 			t.Errorf("%s: %q", r.State, r.Note)
 		}
-		if _, err := again.Decide(t.Context(), approvaltest.Caller("bob"), id, yes); reason.Of(err) != reason.ApprovalConflict || w.made != 0 {
+		if _, err := again.Votes.Decide(t.Context(), approvaltest.Caller("bob"), id, yes); reason.Of(err) != reason.ApprovalConflict || w.made != 0 {
 			t.Errorf("an approval after the start: %v, made %d", err, w.made)
 		}
 	})

@@ -123,14 +123,14 @@ permit(principal, action == Action::"tool.execute/asker/ask", resource) when { c
 	}()
 	var found []approval.Record
 	until(t, func() bool {
-		found, _, _ = w.Desk.List(t.Context(), approval.Filter{})
+		found, _, _ = w.Desk.Records.List(t.Context(), approval.Filter{})
 		return len(found) > 0
 	})
 	rec := found[0]
 	if rec.Binding.Tool != "asker/mcp.elicit" || len(p.asked) != 0 || !strings.Contains(rec.Prompt.Summary, "The upstream server asker asks") {
 		t.Errorf("asked about %s (%s), the client %d times", rec.Binding.Tool, rec.Prompt.Summary, len(p.asked))
 	}
-	must.Get(w.Desk.Decide(t.Context(), operator, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}))(t)
+	must.Get(w.Desk.Votes.Decide(t.Context(), operator, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}))(t)
 	if r := <-done; resultText(t, r) != "acceptmap[name:ann]" || len(p.asked) != 1 {
 		t.Errorf("after a yes: %s", r.Result)
 	}

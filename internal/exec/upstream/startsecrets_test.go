@@ -108,14 +108,14 @@ func (w *vaulted) begin(c access.Caller, name string) func() (tool.Report, error
 func (w *vaulted) answer(allow bool) (rec approval.Record) {
 	w.t.Helper()
 	until(w.t, func() bool {
-		list, _, err := w.Desk.List(w.t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}, PageSize: 10})
+		list, _, err := w.Desk.Records.List(w.t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}, PageSize: 10})
 		if err != nil || len(list) == 0 {
 			return false
 		}
 		rec = list[0]
 		return true
 	})
-	must.Get(w.Desk.Decide(w.t.Context(), alice, rec.ID, approval.Ballot{Allow: allow}))(w.t)
+	must.Get(w.Desk.Votes.Decide(w.t.Context(), alice, rec.ID, approval.Ballot{Allow: allow}))(w.t)
 	return rec
 }
 

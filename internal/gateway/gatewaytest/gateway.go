@@ -83,7 +83,7 @@ func New(t testing.TB, c Config) *Gateway {
 	g.Desk = approvaltest.Open(t, c.Approvals, call.Judge{Evaluator: c.Engine, LiveDevice: c.LiveDevice}, c.Limits)
 	g.StopDesk = approvaltest.Start(t, g.Desk)
 	g.Route(t)
-	must.Do(t, g.Desk.MarkRunsGone(t.Context()))
+	must.Do(t, g.Desk.Records.MarkRunsGone(t.Context()))
 	g.Connect(t)
 	return g
 }
@@ -100,7 +100,7 @@ func (g *Gateway) Route(t testing.TB) {
 func (g *Gateway) Connect(t testing.TB) {
 	t.Helper()
 	c := call.Config{
-		Evaluator: g.Config.Engine, Approver: g.Desk, Dispatcher: g.Router, Notary: g.Config.Notary, Ledger: sqlite.NewCalls(g.Config.DB),
+		Evaluator: g.Config.Engine, Approver: g.Desk.Requests, Grants: g.Desk.Grants, Editor: g.Desk.Edits, Dispatcher: g.Router, Notary: g.Config.Notary, Ledger: sqlite.NewCalls(g.Config.DB),
 		MaxCallsPerRun: g.Config.MaxCallsPerRun, MaxCallsPerSession: g.Config.MaxCallsPerSession, SessionIdle: g.Config.SessionIdle,
 		LiveDevice: g.Config.LiveDevice, Standing: g.Config.Standing, Log: g.Config.Log,
 	}

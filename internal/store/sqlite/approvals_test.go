@@ -48,11 +48,11 @@ func TestDeskOnSQLite(t *testing.T) {
 
 	used := approvaltest.Resolve(d, approvaltest.Ask(t))
 	rec := <-used.Records
-	must.Get(d.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session}))(t)
+	must.Get(d.Votes.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Session}))(t)
 	answer := (<-used.Done).Answer
 	decided := event.Draft{Code: event.Decided, Actor: "agent:builder", Subject: rec.ProposalID, Payload: json.RawMessage(`{}`)}
-	must.Do(t, d.Consume(t.Context(), answer, decided))
-	if err := d.Consume(t.Context(), answer, decided); reason.Of(err) != reason.ApprovalConflict {
+	must.Do(t, d.Requests.Consume(t.Context(), answer, decided))
+	if err := d.Requests.Consume(t.Context(), answer, decided); reason.Of(err) != reason.ApprovalConflict {
 		t.Errorf("the second use: %v", err)
 	}
 	pending := approvaltest.Resolve(d, approvaltest.Ask(t, func(a *approval.Ask) { a.Plan.Binding.Cwd = "default:sub" }))
@@ -62,14 +62,14 @@ func TestDeskOnSQLite(t *testing.T) {
 
 	d = approvaltest.Open(t, store, judge, approval.Limits{})
 	approvaltest.Start(t, d)
-	if err := d.Consume(t.Context(), answer, decided); reason.Of(err) != reason.ApprovalConflict {
+	if err := d.Requests.Consume(t.Context(), answer, decided); reason.Of(err) != reason.ApprovalConflict {
 		t.Errorf("a use after the restart: %v", err)
 	}
-	grants, err := d.Grants(t.Context(), approvaltest.Ask(t).Query())
+	grants, err := d.Grants.Find(t.Context(), approvaltest.Ask(t).Query())
 	if err != nil || len(grants) != 1 {
 		t.Errorf("%d grants after the restart, %v", len(grants), err)
 	}
-	again, err := d.Get(t.Context(), left.ID)
+	again, err := d.Records.Get(t.Context(), left.ID)
 	if err != nil || again.State != approval.Pending || !again.RunGone || len(again.Prompt.Differs) != 1 {
 		t.Errorf("the pending record after the restart: %+v, %v", again, err)
 	}

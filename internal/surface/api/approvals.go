@@ -42,7 +42,7 @@ func (a *approvals) ListApprovals(ctx context.Context, req *palyrav1.ListApprova
 	if f.SubjectTypes, some = a.visibleTypes(ctx, f.SubjectTypes); !some {
 		return &palyrav1.ListApprovalsResponse{}, nil
 	}
-	records, next, err := a.desk.List(ctx, f)
+	records, next, err := a.desk.Records.List(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -53,7 +53,7 @@ func (a *approvals) ListApprovals(ctx context.Context, req *palyrav1.ListApprova
 		res.Approvals = append(res.Approvals, m)
 	}
 	if req.GetWithCounts() {
-		counted, err := a.desk.Tally(ctx, f)
+		counted, err := a.desk.Records.Tally(ctx, f)
 		if err != nil {
 			return nil, err
 		}
@@ -98,7 +98,7 @@ func principalsOf(texts []string) (list []access.Principal, err error) {
 func (a *approvals) standing(ctx context.Context, r approval.Record) *palyrav1.ApprovalStanding {
 	caller := callerOf(ctx)
 	s := &palyrav1.ApprovalStanding{Own: r.Own(a.engine.Current().Access().Requester(caller)), Voted: r.HasVoted(caller.Principal)}
-	err := a.desk.MayVote(ctx, caller, r)
+	err := a.desk.Votes.MayVote(ctx, caller, r)
 	if s.MayDecide = err == nil; err == nil {
 		return s
 	}
@@ -128,7 +128,7 @@ func (a *approvals) shows(ctx context.Context, r approval.Record) bool {
 
 // current returns an approval as listed, or nil if the caller may not see it.
 func (a *approvals) current(ctx context.Context, id string) (*palyrav1.Approval, error) {
-	r, err := a.desk.Get(ctx, id)
+	r, err := a.desk.Records.Get(ctx, id)
 	if err != nil || !a.shows(ctx, r) {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (a *approvals) current(ctx context.Context, id string) (*palyrav1.Approval,
 
 // GetApproval returns one approval.
 func (a *approvals) GetApproval(ctx context.Context, req *palyrav1.GetApprovalRequest) (*palyrav1.GetApprovalResponse, error) {
-	r, err := a.desk.Get(ctx, req.GetApprovalId())
+	r, err := a.desk.Records.Get(ctx, req.GetApprovalId())
 	if err == nil && !a.shows(ctx, r) {
 		err = a.engine.Current().Access().Permit(policy.AccessRequest{Caller: callerOf(ctx), Permission: access.PermApprovalRead})
 	}
@@ -181,7 +181,7 @@ func (a *approvals) WatchApprovals(ctx context.Context, req *palyrav1.WatchAppro
 		beating.Go(func() { beat(ctx, func() error { return send(&palyrav1.WatchApprovalsResponse{}) }) })
 		return nil
 	}
-	return a.desk.Watch(ctx, after, opened, func(r approval.Record) error {
+	return a.desk.Records.Watch(ctx, after, opened, func(r approval.Record) error {
 		m, err := a.views.Of(a.engine.Current(), callerOf(ctx), r.Revision, func() (*palyrav1.Approval, error) {
 			if !a.shows(ctx, r) {
 				return nil, nil
@@ -237,7 +237,7 @@ func vote(ctx context.Context, desk *approval.Desk, proofs *presenceproof.Servic
 	if err != nil {
 		return approval.Record{}, err
 	}
-	r, err := desk.Decide(ctx, caller, req.GetApprovalId(), ballotOf(req, proof))
+	r, err := desk.Votes.Decide(ctx, caller, req.GetApprovalId(), ballotOf(req, proof))
 	return r, proofs.Wanted(caller, err)
 }
 
@@ -277,7 +277,7 @@ func (a *approvals) Version(ctx context.Context, id string) (int64, error) {
 
 // Said returns the statement that a passkey of the caller signs for the caller's vote.
 func (a *approvals) Said(caller access.Caller, gateway string, req *palyrav1.DecideApprovalRequest, proof *passkey.Assertion) (passkey.Vote, error) {
-	return a.desk.Said(caller, gateway, req.GetApprovalId(), ballotOf(req, proof))
+	return a.desk.Votes.Said(caller, gateway, req.GetApprovalId(), ballotOf(req, proof))
 }
 
 // MayRead returns an error unless the caller may see other members.
@@ -302,14 +302,14 @@ func (a *approvals) CancelApproval(ctx context.Context, req *palyrav1.CancelAppr
 
 // takeBack cancels an approval, or revokes it if it was allowed in the meantime.
 func (a *approvals) takeBack(ctx context.Context, caller access.Caller, id, why string) (approval.Record, error) {
-	r, err := a.desk.Cancel(ctx, caller, id, why)
+	r, err := a.desk.Records.Cancel(ctx, caller, id, why)
 	if reason.Of(err) != reason.ApprovalConflict {
 		return r, err
 	}
-	if now, readErr := a.desk.Get(ctx, id); readErr != nil || now.State != approval.Allowed {
+	if now, readErr := a.desk.Records.Get(ctx, id); readErr != nil || now.State != approval.Allowed {
 		return r, err
 	}
-	return a.desk.RevokeApproval(ctx, caller, id, why)
+	return a.desk.Records.Revoke(ctx, caller, id, why)
 }
 
 // ExportApprovals streams all matching approvals that the caller may see, followed by a trailer.
@@ -318,7 +318,7 @@ func (a *approvals) ExportApprovals(ctx context.Context, req *palyrav1.ExportApp
 		return stream.Send(&palyrav1.ExportApprovalsResponse{Data: data})
 	}), exportForm(req.GetFormat()))
 	caller := callerOf(ctx)
-	trailer, err := a.desk.Export(ctx, approval.Filter{
+	trailer, err := a.desk.Records.Export(ctx, approval.Filter{
 		Traits: approval.Traits{States: wordsOf[approval.State](statePrefix, req.GetStates())}, Since: timeOf(req.GetSince()), Until: timeOf(req.GetUntil()),
 	}, func(r approval.Record) approval.Record { return a.view(ctx, caller, r) }, out.Record)
 	if err != nil {
@@ -363,7 +363,7 @@ func (a *approvals) ListGrants(ctx context.Context, req *palyrav1.ListGrantsRequ
 	if err != nil {
 		return nil, err
 	}
-	grants, next, err := a.desk.ListGrants(ctx, approval.GrantFilter{
+	grants, next, err := a.desk.Grants.List(ctx, approval.GrantFilter{
 		Principal: principal, Open: !req.GetIncludeEnded(), PageSize: int(req.GetPageSize()), PageToken: req.GetPageToken(),
 	})
 	if err != nil {
@@ -378,7 +378,7 @@ func (a *approvals) ListGrants(ctx context.Context, req *palyrav1.ListGrantsRequ
 
 // RevokeGrant ends a grant at once.
 func (a *approvals) RevokeGrant(ctx context.Context, req *palyrav1.RevokeGrantRequest) (*palyrav1.RevokeGrantResponse, error) {
-	g, err := a.desk.RevokeGrant(ctx, callerOf(ctx), req.GetGrantId(), req.GetReason())
+	g, err := a.desk.Grants.Revoke(ctx, callerOf(ctx), req.GetGrantId(), req.GetReason())
 	if err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ func allowedUnused(t *testing.T, d *approvaltest.Desk) (approval.Answer, access.
 	ask := approvaltest.Ask(t)
 	pending := approvaltest.Resolve(d.Desk, ask)
 	rec := <-pending.Records
-	must.Get(d.Decide(t.Context(), approvaltest.Caller("alice"), rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}))(t)
+	must.Get(d.Votes.Decide(t.Context(), approvaltest.Caller("alice"), rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest}))(t)
 	out := <-pending.Done
 	if !out.Answer.Allowed() {
 		t.Fatalf("it was not allowed: %v", out)
@@ -35,12 +35,12 @@ func TestCancelTakesBackAnAllowedApproval(t *testing.T) {
 	if err != nil || after.State != approval.Revoked {
 		t.Fatalf("%s, %v", after.State, err)
 	}
-	if err := d.Consume(t.Context(), answer); reason.Of(err) != reason.ApprovalRevoked && reason.Of(err) != reason.ApprovalConflict {
+	if err := d.Requests.Consume(t.Context(), answer); reason.Of(err) != reason.ApprovalRevoked && reason.Of(err) != reason.ApprovalConflict {
 		t.Errorf("the call used it: %v", err)
 	}
 	// Control: an approval that was already consumed.
 	answer, requester = allowedUnused(t, d)
-	must.Do(t, d.Consume(t.Context(), answer))
+	must.Do(t, d.Requests.Consume(t.Context(), answer))
 	if _, err := api.takeBack(t.Context(), requester, answer.ApprovalID(), ""); reason.Of(err) != reason.ApprovalConflict {
 		t.Errorf("one that was used: %v", err)
 	}

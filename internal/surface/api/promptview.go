@@ -53,7 +53,7 @@ func (p prompts) view(ctx context.Context, caller access.Caller, r approval.Reco
 // mayDecide reports whether the caller may answer, possibly with a proof of presence that is not
 // yet given.
 func (p prompts) mayDecide(ctx context.Context, caller access.Caller, r approval.Record) bool {
-	err := p.desk.MayDecide(ctx, caller, r)
+	err := p.desk.Votes.MayDecide(ctx, caller, r)
 	return err == nil || reason.Of(err) == reason.PresenceNotProven
 }
 

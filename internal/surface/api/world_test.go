@@ -237,7 +237,7 @@ func (w *world) openRuns(g *gatewaytest.Gateway) *run.Manager {
 	runs := must.Get(run.New(run.Config{
 		Calls: g, Models: map[string]model.Provider{"fake": w.model}, DefaultModel: "fake",
 		Catalog: func(access.Caller) []tool.Descriptor { return g.Router.Descriptors() },
-		Store:   sqlite.NewRuns(w.db), Approvals: w.desk,
+		Store:   sqlite.NewRuns(w.db), Approvals: w.desk.Records,
 		Limits: run.Limits{
 			Budget:             run.Budget{Calls: 200, Tokens: 1_000_000, WallClock: time.Hour},
 			ActivePerPrincipal: 100, ParallelCalls: 4, AbandonedAfter: 30 * time.Minute,

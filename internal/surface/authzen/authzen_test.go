@@ -388,7 +388,7 @@ func (w *world) asked(e object) (task object, rec approval.Record) {
 	if status != http.StatusAccepted || in(task, "status") != "pending" {
 		w.t.Fatalf("%d %s", status, text)
 	}
-	page, _, err := w.gateway.Desk.List(w.t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}})
+	page, _, err := w.gateway.Desk.Records.List(w.t.Context(), approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}})
 	if err != nil || len(page) != 1 {
 		w.t.Fatalf("%d pending approvals, %v", len(page), err)
 	}
@@ -409,7 +409,7 @@ func (w *world) wait(task object) object {
 
 func (w *world) vote(rec approval.Record, b approval.Ballot) {
 	w.t.Helper()
-	must.Get(w.gateway.Desk.Decide(w.t.Context(), gatewaytest.Person(policytest.Alice, access.RoleOwner), rec.ID, b))(w.t)
+	must.Get(w.gateway.Desk.Votes.Decide(w.t.Context(), gatewaytest.Person(policytest.Alice, access.RoleOwner), rec.ID, b))(w.t)
 }
 
 // again returns an evaluation with an approval.
@@ -469,7 +469,7 @@ func TestAskAPerson(t *testing.T) {
 	if no := w.evaluate(again(e, got)); no["decision"] != false || in(no, "context", "reason") != "approval_expired" || in(no, "context", "next_action") != "request" {
 		t.Errorf("a second time: %v", no)
 	}
-	if r := must.Get(w.gateway.Desk.Get(t.Context(), rec.ID))(t); r.State != approval.Consumed {
+	if r := must.Get(w.gateway.Desk.Records.Get(t.Context(), rec.ID))(t); r.State != approval.Consumed {
 		t.Errorf("the approval is %s", r.State)
 	}
 	list := w.events(event.EvaluatedFor)
@@ -519,7 +519,7 @@ func TestRevoked(t *testing.T) {
 	task, rec := w.asked(e)
 	w.vote(rec, approval.Ballot{Allow: true})
 	got := w.wait(task)
-	must.Get(w.gateway.Desk.RevokeApproval(t.Context(), gatewaytest.Person(policytest.Alice, access.RoleOwner), rec.ID, "wrong"))(t)
+	must.Get(w.gateway.Desk.Records.Revoke(t.Context(), gatewaytest.Person(policytest.Alice, access.RoleOwner), rec.ID, "wrong"))(t)
 	if no := w.evaluate(again(e, got)); no["decision"] != false || in(no, "context", "reason") != "approval_expired" {
 		t.Errorf("%v", no)
 	}
@@ -539,7 +539,7 @@ func TestCancel(t *testing.T) {
 	if status, got, _ := w.ask("POST", cancel, ""); status != http.StatusConflict || in(got, "type") != "urn:openid:authzen:access-request:error:invalid_task_state" {
 		t.Errorf("again: %d %v", status, got)
 	}
-	if r := must.Get(w.gateway.Desk.Get(t.Context(), rec.ID))(t); r.State != approval.Cancelled {
+	if r := must.Get(w.gateway.Desk.Records.Get(t.Context(), rec.ID))(t); r.State != approval.Cancelled {
 		t.Errorf("the approval is %s", r.State)
 	}
 }
@@ -581,7 +581,7 @@ func TestForgedRequests(t *testing.T) {
 	if status, got, text := w.ask("POST", "/access/v1/requests", late); status != http.StatusGone || got["type"] != kind+"expired_denial" {
 		t.Errorf("late: %d %s", status, text)
 	}
-	if page, _, err := w.gateway.Desk.List(t.Context(), approval.Filter{}); err != nil || len(page) != 0 {
+	if page, _, err := w.gateway.Desk.Records.List(t.Context(), approval.Filter{}); err != nil || len(page) != 0 {
 		t.Errorf("somebody was asked: %v, %v", page, err)
 	}
 	// Control: a valid request. A repetition with the same key returns the same task.

@@ -147,14 +147,14 @@ func (w *world) people(answers func(*approval.Record) approval.Ballot) (stop fun
 	go func() {
 		defer close(done)
 		seen := map[string]bool{}
-		_ = w.Desk.Watch(ctx, 0, nil, func(r approval.Record) error { // ends with ctx
+		_ = w.Desk.Records.Watch(ctx, 0, nil, func(r approval.Record) error { // ends with ctx
 			if r.State != approval.Pending || seen[r.ID] {
 				return nil
 			}
 			seen[r.ID] = true
 			asked = append(asked, r)
 			// stop must not cancel a decision that has started.
-			if _, err := w.Desk.Decide(context.WithoutCancel(ctx), gatewaytest.Person(policytest.Alice, access.RoleOwner), r.ID, answers(&r)); err != nil {
+			if _, err := w.Desk.Votes.Decide(context.WithoutCancel(ctx), gatewaytest.Person(policytest.Alice, access.RoleOwner), r.ID, answers(&r)); err != nil {
 				w.t.Errorf("answering %s: %v", r.Prompt.Summary, err)
 			}
 			return nil

@@ -47,7 +47,7 @@ func TestEditedCallIsReportedFirst(t *testing.T) {
 					ApprovalID: a.ID, Version: a.Version, ShownDigest: a.CallDigest, Input: []byte(`{"argv":["make","-n"]}`), Reason: "only look",
 				}))(t)
 			}
-			must.Get(w.Desk.Decide(t.Context(), bob, a.ID, approval.Ballot{Allow: true, ShownDigest: a.CallDigest}))(t)
+			must.Get(w.Desk.Votes.Decide(t.Context(), bob, a.ID, approval.Ballot{Allow: true, ShownDigest: a.CallDigest}))(t)
 			m := <-done
 			if m.err != nil || m.IsError != c.fails {
 				t.Fatalf("%s: %s %v", name, m.text(), m.err)

@@ -195,13 +195,13 @@ func (w *world) settled(id string, state approval.State) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), must.Patience)
 	defer cancel()
-	err := w.Desk.Watch(ctx, 1, nil, func(approval.Record) error {
-		if now, err := w.Desk.Get(ctx, id); err != nil || now.State == state {
+	err := w.Desk.Records.Watch(ctx, 1, nil, func(approval.Record) error {
+		if now, err := w.Desk.Records.Get(ctx, id); err != nil || now.State == state {
 			return errEnough
 		}
 		return nil
 	})
-	if now := must.Get(w.Desk.Get(w.t.Context(), id))(w.t); now.State != state {
+	if now := must.Get(w.Desk.Records.Get(w.t.Context(), id))(w.t); now.State != state {
 		w.t.Fatalf("approval %s is %s: %v", id, now.State, err)
 	}
 }

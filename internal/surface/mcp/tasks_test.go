@@ -117,7 +117,7 @@ func TestClientDisconnects(t *testing.T) {
 	<-gone
 	// The client detects its disconnection before the gateway does.
 	must.Eventually(t, "the call has no client", func() (bool, string) { return w.face.Calls.Detached() == 1, "" })
-	if now, err := w.Desk.Get(t.Context(), a.ID); err != nil || now.State != approval.Pending {
+	if now, err := w.Desk.Records.Get(t.Context(), a.ID); err != nil || now.State != approval.Pending {
 		t.Errorf("the approval is %s, %v", now.State, err)
 	}
 	w.vote(a, true)

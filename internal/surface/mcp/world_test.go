@@ -287,9 +287,9 @@ func (w *world) pending(n int) []approval.Record {
 	ctx, cancel := context.WithTimeout(w.t.Context(), must.Patience)
 	defer cancel()
 	var list []approval.Record
-	err := w.Desk.Watch(ctx, 0, nil, func(approval.Record) error {
+	err := w.Desk.Records.Watch(ctx, 0, nil, func(approval.Record) error {
 		var err error
-		list, _, err = w.Desk.List(ctx, approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}, PageSize: 100})
+		list, _, err = w.Desk.Records.List(ctx, approval.Filter{Traits: approval.Traits{States: []approval.State{approval.Pending}}, PageSize: 100})
 		if err == nil && len(list) == n {
 			err = errEnough
 		}
@@ -311,7 +311,7 @@ func (w *world) vote(a approval.Record, allow bool) {
 	if !allow {
 		b.Reason = "not today"
 	}
-	must.Get(w.Desk.Decide(w.t.Context(), bob, a.ID, b))(w.t)
+	must.Get(w.Desk.Votes.Decide(w.t.Context(), bob, a.ID, b))(w.t)
 }
 
 // revisions are the supported protocol revisions.

@@ -39,7 +39,7 @@ func TestQueueReservesCapacity(t *testing.T) {
 			w.Fill("ops", c.waiting)
 			w.Start(target(notify.Email))
 			w.Ask()
-			must.Do(t, w.Desk.Freeze(t.Context(), access.Caller{Principal: access.User("ann"), Paired: true}, "look"))
+			must.Do(t, w.Desk.Freezer.Freeze(t.Context(), access.Caller{Principal: access.User("ann"), Paired: true}, "look"))
 			for kind, want := range map[notify.Kind]notify.State{notify.ApprovalAsked: c.ask, notify.Frozen: c.freeze} {
 				w.UntilStored(func() bool { return state(t, w, kind) == want })
 			}
@@ -67,7 +67,7 @@ func TestEndLeavesTheQueue(t *testing.T) {
 		w.Start(target(kind))
 		r := w.Ask()
 		w.UntilStored(func() bool { return state(t, w, notify.ApprovalAsked) == notify.Queued })
-		must.Get(w.Desk.Decide(t.Context(), access.Caller{Principal: access.User("ann"), Paired: true}, r.ID, approval.Ballot{Reason: "no", ShownDigest: r.CallDigest}))(t)
+		must.Get(w.Desk.Votes.Decide(t.Context(), access.Caller{Principal: access.User("ann"), Paired: true}, r.ID, approval.Ballot{Reason: "no", ShownDigest: r.CallDigest}))(t)
 		w.UntilStored(func() bool { return state(t, w, notify.ApprovalDecided) != "" })
 		if got := state(t, w, notify.ApprovalAsked); got != want {
 			t.Errorf("%s: the question is %s, want %s", kind, got, want)

@@ -25,7 +25,7 @@ type Journal interface {
 	Get(ctx context.Context, seq int64) (journal.Event, error)
 }
 
-// Approvals returns approvals (approval.Desk).
+// Approvals returns approvals (approval.Records).
 type Approvals interface {
 	Get(ctx context.Context, id string) (approval.Record, error)
 }

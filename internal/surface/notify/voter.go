@@ -8,17 +8,17 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Desk accepts votes (approval.Desk).
-type Desk interface {
-	Get(ctx context.Context, id string) (approval.Record, error)
+// Votes accepts votes (approval.Votes).
+type Votes interface {
 	Decide(ctx context.Context, caller access.Caller, id string, b approval.Ballot) (approval.Record, error)
 }
 
 // Voter casts votes from a chat.
 type Voter struct {
-	Desk    Desk
-	Users   *Users
-	Members Members
+	Approvals Approvals
+	Votes     Votes
+	Users     *Users
+	Members   Members
 	// Permit returns nil if policy permits a caller of the API a permission.
 	Permit func(c access.Caller, p access.Permission) error
 }
@@ -77,12 +77,12 @@ func (v *Voter) Vote(ctx context.Context, vote ChatVote) (approval.Record, error
 	if vote.Digest == "" {
 		return approval.Record{}, reason.Errorf(reason.InvalidInput, "the vote has no digest of the displayed call")
 	}
-	r, err := v.Desk.Get(ctx, vote.Approval)
+	r, err := v.Approvals.Get(ctx, vote.Approval)
 	if err != nil {
 		return r, err
 	}
 	if err := CannotDecideInChat(r); err != nil {
 		return r, err
 	}
-	return v.Desk.Decide(ctx, caller, vote.Approval, approval.Ballot{Allow: vote.Allow, Scope: approval.Once, Reason: vote.Reason, ShownDigest: vote.Digest})
+	return v.Votes.Decide(ctx, caller, vote.Approval, approval.Ballot{Allow: vote.Allow, Scope: approval.Once, Reason: vote.Reason, ShownDigest: vote.Digest})
 }

@@ -212,7 +212,7 @@ func Resolve(d *approval.Desk, ask approval.Ask) *Pending {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	p := &Pending{Records: make(chan approval.Record, 64), Done: make(chan Outcome, 1), Leave: cancel}
 	go func() {
-		answer, err := d.Resolve(ctx, &ask, func(r *approval.Record) {
+		answer, err := d.Requests.Resolve(ctx, &ask, func(r *approval.Record) {
 			select {
 			case p.Records <- *r:
 			default:

@@ -19,15 +19,15 @@ import (
 // Route is the endpoint that receives votes.
 const Route = "POST /webhooks/v1/decisions"
 
-// Desk casts votes. It is implemented by approval.Desk.
-type Desk interface {
+// Caster casts votes. It is implemented by approval.Votes.
+type Caster interface {
 	Decide(ctx context.Context, caller access.Caller, id string, b approval.Ballot) (approval.Record, error)
 }
 
 // Handler receives signed votes. All fields are required.
 type Handler struct {
 	Gateway string
-	Desk    Desk
+	Votes   Caster
 	// Authenticate maps the chain of a device's certificate to its member.
 	Authenticate func(chain []*x509.Certificate) (access.Caller, error)
 	// Permit checks a permission of the API against policy.
@@ -92,7 +92,7 @@ func (h Handler) vote(r *http.Request) (approval.Record, error) {
 	if !v.Allow && v.Reason == "" {
 		return approval.Record{}, reason.Errorf(reason.InvalidInput, "reason is required for a denial")
 	}
-	return h.Desk.Decide(access.Precede(r.Context(), access.PrecedenceUrgent), caller, v.Approval, approval.Ballot{
+	return h.Votes.Decide(access.Precede(r.Context(), access.PrecedenceUrgent), caller, v.Approval, approval.Ballot{
 		Allow: v.Allow, Scope: approval.Once, Reason: v.Reason, ShownDigest: v.CallDigest, ShownVersion: v.Version,
 	})
 }

@@ -51,7 +51,7 @@ func TestVote(t *testing.T) {
 	var refused []reason.Code
 	permit, unsigned, limit := error(nil), 0, error(nil)
 	h := presenceproof.Handler{
-		Gateway: "gateway.test", Desk: w.Desk, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Gateway: "gateway.test", Votes: w.Desk.Votes, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 		Authenticate: func(chain []*x509.Certificate) (access.Caller, error) {
 			if !chain[0].Equal(ec.chain[0]) && !chain[0].Equal(ed.chain[0]) {
 				return access.Caller{}, reason.Errorf(reason.Unauthenticated, "nobody's certificate")
@@ -125,7 +125,7 @@ func TestVote(t *testing.T) {
 		t.Errorf("without the permission: %s", got)
 	}
 	permit = nil
-	if r := must.Get(w.Desk.Get(t.Context(), rec.ID))(t); r.State != approval.Pending || len(r.Votes) != 0 {
+	if r := must.Get(w.Desk.Records.Get(t.Context(), rec.ID))(t); r.State != approval.Pending || len(r.Votes) != 0 {
 		t.Fatalf("something counted: %+v", r.Votes)
 	}
 	if len(refused) != 8 {
@@ -141,7 +141,7 @@ func TestVote(t *testing.T) {
 	if code, got := post(text(sign(ec, vote(rec)))); code != http.StatusOK || !strings.Contains(got, `"state":"allowed"`) {
 		t.Fatalf("%d %s", code, got)
 	}
-	if v := must.Get(w.Desk.Get(t.Context(), rec.ID))(t).Votes[0]; v.Surface != access.SurfaceWebhook || v.Present || !v.Paired {
+	if v := must.Get(w.Desk.Records.Get(t.Context(), rec.ID))(t).Votes[0]; v.Surface != access.SurfaceWebhook || v.Present || !v.Paired {
 		t.Errorf("the vote is %+v", v)
 	}
 	if _, got := post(text(sign(ec, vote(rec)))); got != string(reason.ApprovalConflict) {

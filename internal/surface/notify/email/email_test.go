@@ -265,7 +265,7 @@ func TestAnsweredRequestIsNotSent(t *testing.T) {
 		ID: "01JNA3Q0G0DE11VERY00000001", Target: "mail", Seq: asked, Kind: notify.ApprovalAsked, Severity: "medium", Approval: rec.ID, State: notify.Queued,
 		QueuedAt: time.Now().UTC().Truncate(time.Microsecond), NextAt: time.Now().UTC().Truncate(time.Microsecond),
 	}}, nil))
-	must.Get(w.Desk.Decide(t.Context(), approvaltest.Caller("ann"), rec.ID, approval.Ballot{Reason: "no"}))(t)
+	must.Get(w.Desk.Votes.Decide(t.Context(), approvaltest.Caller("ann"), rec.ID, approval.Ballot{Reason: "no"}))(t)
 	w.Start(target)
 	if d := w.Ended("mail", notify.ApprovalAsked); d.State != notify.Superseded || len(s.got) != 0 {
 		t.Errorf("kept %+v", d)

@@ -89,14 +89,14 @@ func (w *World) Maps(team, user string, member access.Principal) {
 
 // Voter returns a voter of this world.
 func (w *World) Voter() *notify.Voter {
-	return &notify.Voter{Desk: w.Desk, Users: w.Users, Members: w.Members, Permit: func(access.Caller, access.Permission) error { return nil }}
+	return &notify.Voter{Approvals: w.Desk.Records, Votes: w.Desk.Votes, Users: w.Users, Members: w.Members, Permit: func(access.Caller, access.Permission) error { return nil }}
 }
 
 // Start runs notifications until stop, or until the end of the test.
 func (w *World) Start(targets ...notify.Target) (s *notify.Service, stop func()) {
 	w.t.Helper()
 	s = notify.New(notify.Config{
-		Store: w.Store, Journal: w.Journal, Approvals: w.Desk, Targets: targets, Log: slog.New(slog.DiscardHandler),
+		Store: w.Store, Journal: w.Journal, Approvals: w.Desk.Records, Targets: targets, Log: slog.New(slog.DiscardHandler),
 		Link: func(id string) string { return "https://gateway.test/approvals/" + id },
 	})
 	ctx, cancel := context.WithCancel(context.Background())

@@ -231,7 +231,7 @@ func TestAnswer(t *testing.T) {
 	if changed["ts"] != "1700000000.000100" || strings.Contains(strings.Join(buttons(changed), " "), "palyra_allow") || !strings.Contains(changed["text"].(string), "allowed by user:ann") {
 		t.Errorf("changed to %v", changed)
 	}
-	now := must.Get(w.Desk.Get(t.Context(), rec.ID))(t)
+	now := must.Get(w.Desk.Records.Get(t.Context(), rec.ID))(t)
 	if v := now.Votes[0]; now.State != approval.Allowed || v.User != access.User("ann") || v.Surface != access.SurfaceSlack || v.Paired || v.Present || !w.Users.Live(v.Device) {
 		t.Errorf("the vote is %+v", v)
 	}
@@ -246,7 +246,7 @@ func TestAnswer(t *testing.T) {
 		"view": object{"callback_id": view["callback_id"], "private_metadata": view["private_metadata"], "state": object{"values": object{"reason": object{"reason": object{"value": "not today"}}}}},
 	})
 	s.next("chat.update")
-	if now := must.Get(w.Desk.Get(t.Context(), other.ID))(t); now.State != approval.Denied || now.Note != "not today" {
+	if now := must.Get(w.Desk.Records.Get(t.Context(), other.ID))(t); now.State != approval.Denied || now.Note != "not today" {
 		t.Errorf("%+v", now)
 	}
 	// After Unmap the user cannot vote, and earlier votes no longer count.
@@ -297,7 +297,7 @@ func TestStrangers(t *testing.T) {
 		s.mu.Unlock()
 		s.click(conn, c.team, c.user, "palyra_allow", rec.ID+"/"+rec.CallDigest)
 		s.next("chat.postEphemeral")
-		if now := must.Get(w.Desk.Get(t.Context(), rec.ID))(t); now.State != approval.Pending || len(now.Votes) != 0 {
+		if now := must.Get(w.Desk.Records.Get(t.Context(), rec.ID))(t); now.State != approval.Pending || len(now.Votes) != 0 {
 			t.Errorf("%s: %+v", name, now.Votes)
 		}
 	}
@@ -333,7 +333,7 @@ func TestNoButtons(t *testing.T) {
 		}
 		s.click(conn, "TOWN", "UANN", "palyra_allow", rec.ID+"/"+rec.CallDigest)
 		s.next("chat.postEphemeral")
-		if now := must.Get(w.Desk.Get(t.Context(), rec.ID))(t); now.State != approval.Pending {
+		if now := must.Get(w.Desk.Records.Get(t.Context(), rec.ID))(t); now.State != approval.Pending {
 			t.Errorf("%s: %s", name, now.State)
 		}
 	}

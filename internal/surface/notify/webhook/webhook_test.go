@@ -254,7 +254,7 @@ func TestSlowReceiver(t *testing.T) {
 	w.Start(slow, fast)
 	rec := w.Ask()
 	dead.next(t) // it has received the request, and does not respond
-	must.Get(w.Desk.Decide(t.Context(), approvaltest.Caller("ann"), rec.ID, approval.Ballot{Allow: true}))(t)
+	must.Get(w.Desk.Votes.Decide(t.Context(), approvaltest.Caller("ann"), rec.ID, approval.Ballot{Allow: true}))(t)
 	for _, d := range must.Get(w.Store.Deliveries(t.Context(), notify.Filter{Target: "slow", Size: 10}))(t) {
 		if d.State != notify.Queued || d.Attempts > 0 {
 			t.Errorf("the vote took as long as a try to deliver: %+v", d)

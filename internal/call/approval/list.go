@@ -7,8 +7,88 @@ import (
 	"fmt"
 	"hash"
 
+	"github.com/oklog/ulid/v2"
+
 	"palyra/internal/core/reason"
 )
+
+// Get returns one record, or reason.NotFound.
+func (r *Records) Get(ctx context.Context, id string) (Record, error) {
+	rec, err := r.store.Record(ctx, id)
+	if err != nil {
+		return Record{}, notFound(err, "approval", id)
+	}
+	return r.live(rec), nil
+}
+
+// List returns one page of records, newest first, and the token of the next page.
+func (r *Records) List(ctx context.Context, f Filter) ([]Record, string, error) {
+	if err := checkToken(f.PageToken); err != nil {
+		return nil, "", err
+	}
+	page, next, err := r.store.Records(ctx, f)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing approvals: %w", err)
+	}
+	for i := range page {
+		page[i] = r.live(page[i])
+	}
+	return page, next, nil
+}
+
+func checkToken(token string) error {
+	if token == "" {
+		return nil
+	}
+	if _, err := ulid.ParseStrict(token); err != nil {
+		return reason.Errorf(reason.InvalidInput, "the page token is not valid")
+	}
+	return nil
+}
+
+// live sets the fields that are not stored.
+func (r *Records) live(rec Record) Record {
+	rec = rec.Stored()
+	if rec.State != Pending {
+		return rec
+	}
+	if open, ok := r.open.find(rec.ID, rec.CallDigest); ok {
+		rec.Waiters, rec.Input = open.waiters, open.input
+	}
+	rec.RunGone = rec.Waiters == 0
+	return rec
+}
+
+// Tallies are the numbers of records that a filter selects.
+type Tallies struct {
+	Total      int64
+	ByState    map[State]int64
+	BySeverity map[string]int64
+	BySubject  map[SubjectType]int64
+	ByTool     map[string]int64
+}
+
+// Add counts n more records with these traits.
+func (t *Tallies) Add(state State, severity string, subject SubjectType, toolName string, n int64) {
+	if t.ByState == nil {
+		t.ByState, t.BySeverity = map[State]int64{}, map[string]int64{}
+		t.BySubject, t.ByTool = map[SubjectType]int64{}, map[string]int64{}
+	}
+	t.Total += n
+	t.ByState[state] += n
+	t.BySeverity[severity] += n
+	t.BySubject[subject] += n
+	t.ByTool[toolName] += n
+}
+
+// Tally counts the records that List would list, on all pages.
+func (r *Records) Tally(ctx context.Context, f Filter) (Tallies, error) {
+	t, err := r.store.Tallied(ctx, f)
+	if err != nil {
+		return Tallies{}, fmt.Errorf("counting approvals: %w", err)
+	}
+	return t, nil
+}
 
 // Watch calls fn with every record that changes, in the order of revisions, until ctx ends or
 // fn returns an error, which it returns. A record that changed several times between two calls
@@ -20,11 +100,11 @@ import (
 //
 // Watch calls opened, which may be nil, before the first fn. Every change after the call of
 // opened is delivered. If opened returns an error, Watch returns it.
-func (d *Desk) Watch(ctx context.Context, after int64, opened func() error, fn func(Record) error) error {
+func (r *Records) Watch(ctx context.Context, after int64, opened func() error, fn func(Record) error) error {
 	resumed := after > 0
 	if !resumed {
 		var err error
-		if after, err = d.store.LastRevision(ctx); err != nil {
+		if after, err = r.store.LastRevision(ctx); err != nil {
 			return fmt.Errorf("watching approvals: %w", err)
 		}
 	}
@@ -35,18 +115,18 @@ func (d *Desk) Watch(ctx context.Context, after int64, opened func() error, fn f
 	}
 	if !resumed {
 		f := Filter{Traits: Traits{States: []State{Pending, Allowed}}}
-		if err := d.eachRecord(ctx, f, func(rec Record) error { return fn(d.live(rec)) }); err != nil {
+		if err := r.each(ctx, f, func(rec Record) error { return fn(r.live(rec)) }); err != nil {
 			return err
 		}
 	}
 	for {
-		changed := d.nextChange()
-		page, err := d.store.Changes(ctx, after, MaxPage)
+		changed := r.feed.next()
+		page, err := r.store.Changes(ctx, after, MaxPage)
 		if err != nil {
 			return fmt.Errorf("watching approvals: %w", err)
 		}
 		for _, rec := range page {
-			if err := fn(d.live(rec)); err != nil {
+			if err := fn(r.live(rec)); err != nil {
 				return err
 			}
 			after = rec.Revision
@@ -57,18 +137,18 @@ func (d *Desk) Watch(ctx context.Context, after int64, opened func() error, fn f
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-d.stopping:
+		case <-r.stopping:
 			return errStopping()
 		case <-changed:
 		}
 	}
 }
 
-// eachRecord calls fn with every record that the filter admits.
-func (d *Desk) eachRecord(ctx context.Context, f Filter, fn func(Record) error) error {
+// each calls fn with every record that the filter admits.
+func (r *Records) each(ctx context.Context, f Filter, fn func(Record) error) error {
 	f.PageSize = MaxPage
 	for {
-		page, next, err := d.store.Records(ctx, f)
+		page, next, err := r.store.Records(ctx, f)
 		if err != nil {
 			return fmt.Errorf("reading approvals: %w", err)
 		}
@@ -83,10 +163,16 @@ func (d *Desk) eachRecord(ctx context.Context, f Filter, fn func(Record) error) 
 	}
 }
 
-func (d *Desk) nextChange() <-chan struct{} {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.changed
+// List returns one page of grants, newest first, and the token of the next page.
+func (s *Grants) List(ctx context.Context, f GrantFilter) ([]Grant, string, error) {
+	if err := checkToken(f.PageToken); err != nil {
+		return nil, "", err
+	}
+	page, next, err := s.store.Grants(ctx, f)
+	if err != nil {
+		return nil, "", fmt.Errorf("listing grants: %w", err)
+	}
+	return page, next, nil
 }
 
 // Trailer proves that an export is complete.
@@ -134,17 +220,17 @@ func (t *Tally) Trailer(revision int64) Trailer {
 // Export calls write with the line of every record that the filter admits, newest first, and
 // returns the trailer. view is applied to each record. Page size and token of the filter are
 // ignored. Records that are created meanwhile are omitted.
-func (d *Desk) Export(ctx context.Context, f Filter, view func(Record) Record, write func(line []byte) error) (Trailer, error) {
-	revision, err := d.store.LastRevision(ctx)
+func (r *Records) Export(ctx context.Context, f Filter, view func(Record) Record, write func(line []byte) error) (Trailer, error) {
+	revision, err := r.store.LastRevision(ctx)
 	if err != nil {
 		return Trailer{}, fmt.Errorf("exporting approvals: %w", err)
 	}
-	if now := d.now(); f.Until.IsZero() || now.Before(f.Until) {
+	if now := r.now(); f.Until.IsZero() || now.Before(f.Until) {
 		f.Until = now
 	}
 	f.PageToken = ""
 	tally := NewTally()
-	err = d.eachRecord(ctx, f, func(rec Record) error {
+	err = r.each(ctx, f, func(rec Record) error {
 		if reason.Of(rec.Withheld) == reason.VaultLocked { // an export must be complete
 			return rec.Withheld
 		}

@@ -1,0 +1,147 @@
+package approval
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"palyra/internal/core/event"
+)
+
+// Records moves the stored records through their states, and keeps the open requests current.
+// It also lists, counts and withdraws records. It is safe for concurrent use.
+//
+// The store is authoritative: every decision about a record MUST be made inside a unit of the
+// store's writer, with its events.
+type Records struct {
+	store Store
+	judge Judge
+	open  openRequests
+	feed  *feed
+	now   func() time.Time
+	// stopping is closed when the desk stops.
+	stopping <-chan struct{}
+}
+
+// settle passes a record that has become durable to the calls that wait for it, and to
+// watchers.
+func (r *Records) settle(rec Record) {
+	r.open.settle(rec)
+	r.feed.announce()
+}
+
+// move makes one transition in its own unit.
+func (r *Records) move(ctx context.Context, s step) (Record, error) {
+	var after Record
+	err := update(ctx, r.store, func(tx Tx) error {
+		var err error
+		s.at = r.now()
+		after, err = transition(tx, s)
+		return err
+	})
+	if err != nil {
+		return Record{}, err
+	}
+	r.settle(after)
+	return after, nil
+}
+
+func (r *Records) cancel(ctx context.Context, rec Record, by, why string) (Record, error) {
+	return r.move(ctx, step{
+		id: rec.ID, from: Pending, version: rec.Version, to: Cancelled,
+		actor: by, note: why, events: stateEvents(event.Cancelled, Pending),
+	})
+}
+
+// expireNow expires a record whose deadline has passed and returns a conflict.
+func (r *Records) expireNow(ctx context.Context, id string) error {
+	if err := r.expire(ctx, []string{id}); err != nil {
+		return err
+	}
+	rec, err := r.store.Record(ctx, id)
+	if err != nil {
+		return notFound(err, "approval", id)
+	}
+	return conflict(rec)
+}
+
+// expire expires, in one unit, the records whose deadlines have passed. Records that were
+// settled meanwhile are skipped.
+func (r *Records) expire(ctx context.Context, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	var expired []Record
+	err := update(ctx, r.store, func(tx Tx) error {
+		expired = expired[:0]
+		for _, id := range ids {
+			rec, err := expireIn(tx, id, r.now())
+			if err != nil {
+				return err
+			}
+			if rec.State == Expired {
+				expired = append(expired, rec)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, rec := range expired {
+		r.settle(rec)
+	}
+	return nil
+}
+
+// expireIn expires a record in a unit if its deadline has passed; otherwise the record is
+// empty.
+func expireIn(tx Tx, id string, now time.Time) (Record, error) {
+	rec, err := tx.Record(id)
+	if errors.Is(err, ErrNotFound) {
+		return Record{}, nil
+	}
+	if err != nil {
+		return Record{}, err
+	}
+	deadline := rec.deadline()
+	if deadline.IsZero() || now.Before(deadline) {
+		return Record{}, nil
+	}
+	note := "not answered in time"
+	if rec.State == Allowed {
+		note = "not used in time"
+	}
+	s := expiry(rec, note)
+	s.at = now
+	return transition(tx, s)
+}
+
+// expiry returns the step that expires a record in its present state.
+func expiry(rec Record, note string) step {
+	return step{
+		id: rec.ID, from: rec.State, version: rec.Version, to: Expired,
+		actor: daemon, note: note, events: stateEvents(event.Expired, rec.State),
+	}
+}
+
+// feed wakes the watchers of records.
+type feed struct {
+	mu sync.Mutex
+	// changed is closed and replaced at every change of a record.
+	changed chan struct{}
+}
+
+func (f *feed) announce() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+func (f *feed) next() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}
