@@ -92,18 +92,18 @@ func (m *memory) reserveLocked(ask *Ask, key callKey, now time.Time) (*entry, er
 	return e, nil
 }
 
-func (m *memory) abandon(e *entry, err error) {
+func (m *memory) abandon(p place, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e.fail(err)
-	m.removeLocked(e)
+	p.entry.fail(err)
+	m.removeLocked(p.entry)
 }
 
-func (m *memory) look(w *waiter) waiter {
+func (m *memory) look(p place) waiter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := *w
-	w.fresh = false
+	now := *p.waiter
+	p.waiter.fresh = false
 	return now
 }
 
@@ -126,10 +126,10 @@ func (m *memory) leave(p place, withdraws bool) (Record, bool) {
 	return e.rec, last
 }
 
-func (m *memory) reopen(e *entry) {
+func (m *memory) reopen(p place) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e.leaving = false
+	p.entry.leaving = false
 }
 
 func (m *memory) settle(rec Record) {

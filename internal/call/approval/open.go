@@ -39,16 +39,16 @@ type waiters interface {
 	enter(ask *Ask) (place, error)
 	// abandon removes a reserved request that could not be stored, and returns the error to its
 	// waiters.
-	abandon(e *entry, err error)
+	abandon(p place, err error)
 	// look returns the state of a waiting call, and marks its record as passed to the observer.
-	look(w *waiter) waiter
+	look(p place) waiter
 	// detach removes a waiter without side effects.
 	detach(p place)
 	// leave removes a waiter and returns the record. The bool is true if the waiter was the
 	// last one of a pending request and withdraws it; no call may then join the request.
 	leave(p place, withdraws bool) (Record, bool)
 	// reopen lets calls join a request again that could not be withdrawn.
-	reopen(e *entry)
+	reopen(p place)
 	// release offers the answer of an allowed record in that version to identical asks again.
 	release(id string, version int64)
 }

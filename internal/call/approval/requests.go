@@ -106,9 +106,9 @@ func (q *Requests) attempt(ctx context.Context, ask *Ask, observer func(*Record)
 		observer(p.rec)
 		return answerOf(p.rec), nil
 	case created:
-		err = q.create(ctx, p.entry, ask)
+		err = q.create(ctx, p, ask)
 	case joined:
-		err = q.join(ctx, p.entry, ask)
+		err = q.join(ctx, p, ask)
 	}
 	if err != nil {
 		q.open.detach(p)
@@ -136,10 +136,10 @@ func errStopping() error {
 	return reason.Errorf(reason.ShuttingDown, "the gateway is stopping; the approval stays pending")
 }
 
-// create stores the record of a reserved entry.
-func (q *Requests) create(ctx context.Context, e *entry, ask *Ask) error {
-	defer close(e.ready)
-	rec, err := compose(ctx, q.store, e.id, ask, q.limits, q.records.now())
+// create stores the record of a reserved request.
+func (q *Requests) create(ctx context.Context, p place, ask *Ask) error {
+	defer close(p.entry.ready)
+	rec, err := compose(ctx, q.store, p.entry.id, ask, q.limits, q.records.now())
 	if err == nil {
 		err = update(ctx, q.store, func(tx Tx) error {
 			if err := thawedFor(tx, rec.SubjectType); err != nil {
@@ -153,7 +153,7 @@ func (q *Requests) create(ctx context.Context, e *entry, ask *Ask) error {
 		})
 	}
 	if err != nil {
-		q.open.abandon(e, err)
+		q.open.abandon(p, err)
 		return err
 	}
 	q.records.settle(rec)

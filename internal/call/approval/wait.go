@@ -10,14 +10,14 @@ import (
 )
 
 // join journals that one more call waits on the record.
-func (q *Requests) join(ctx context.Context, e *entry, ask *Ask) error {
+func (q *Requests) join(ctx context.Context, p place, ask *Ask) error {
 	select {
-	case <-e.ready:
+	case <-p.entry.ready:
 	case <-ctx.Done():
 		return nil // wait detects the same state
 	}
 	return update(ctx, q.store, func(tx Tx) error {
-		rec, err := tx.Record(e.id)
+		rec, err := tx.Record(p.entry.id)
 		if errors.Is(err, ErrNotFound) || (err == nil && rec.State != Pending) {
 			return nil // settled meanwhile, or never stored: wait detects it
 		}
@@ -48,7 +48,7 @@ func (q *Requests) wait(ctx context.Context, p place, observer func(*Record)) (*
 			q.open.detach(p)
 			return nil, errStopping()
 		}
-		now := q.open.look(p.waiter)
+		now := q.open.look(p)
 		if now.err != nil {
 			return nil, now.err
 		}
@@ -75,7 +75,7 @@ func (q *Requests) leave(ctx context.Context, p place) (*Answer, error) {
 	}
 	if last {
 		rec = q.withdraw(ctx, rec, left(ctx))
-		q.open.reopen(p.entry) // matters only if the cancel could not be stored
+		q.open.reopen(p) // matters only if the cancel could not be stored
 	}
 	return removedAnswer(&rec, left(ctx)), nil
 }
