@@ -23,8 +23,8 @@ const (
 	pathDocument = "docs/design/decision-path.md"
 	// maxPathLines bounds the whole files, and maxPathFunctions the functions and variables that are
 	// reached in them. The goal for the files is 9,000.
-	maxPathLines     = 11_140
-	maxPathFunctions = 5_800
+	maxPathLines     = 10_630
+	maxPathFunctions = 5_830
 	maxPathFile      = 300
 )
 
