@@ -4,6 +4,7 @@ import (
 	"go/ast"
 	"go/types"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -26,6 +27,10 @@ const (
 	maxPathLines     = 10_630
 	maxPathFunctions = 5_830
 	maxPathFile      = 300
+	// maxPathPackages bounds the packages of the path, and maxPathClimbs how often the reading order
+	// returns to the package call from a package below it.
+	maxPathPackages = 12
+	maxPathClimbs   = 6
 )
 
 // afterPermit are the stages that use a permit; test doubles are not reached by palyrad.
@@ -153,6 +158,28 @@ func (c *callPath) walk(root string) map[string]int {
 
 var pathRow = regexp.MustCompile("(?m)^\\| `([a-z_/]+\\.go)` \\| [^|]+ \\|$")
 
+// walkOf counts the packages of files in reading order, and the returns to the package call.
+func walkOf(files []string) (packages, climbs int) {
+	seen := map[string]bool{}
+	at := ""
+	for _, f := range files {
+		dir := path.Dir(f)
+		if seen[dir] = true; dir == "call" && at != "" && at != dir {
+			climbs++
+		}
+		at = dir
+	}
+	return len(seen), climbs
+}
+
+// TestWalk: the count of packages and climbs.
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	if packages, climbs := walkOf([]string{"call/a.go", "call/b.go", "call/x/c.go", "call/d.go", "call/y/e.go", "call/y/f.go", "call/g.go"}); packages != 3 || climbs != 2 {
+		t.Errorf("%d packages, %d climbs", packages, climbs)
+	}
+}
+
 // TestDecisionPath: every file that a call reaches up to its permit is in the document with one
 // sentence, no other file is, and the path stays within its budget. The control is the path with the
 // stages after the permit, which reaches more files.
@@ -160,16 +187,19 @@ func TestDecisionPath(t *testing.T) {
 	t.Parallel()
 	root := must.Get(filepath.Abs(filepath.Join("..", "..")))(t)
 	c := loadPath(t, root)
-	path := c.walk(pathRoot)
-	if len(path) == 0 {
+	reachedFiles := c.walk(pathRoot)
+	if len(reachedFiles) == 0 {
 		t.Fatalf("%s is not found", pathRoot)
 	}
 	var listed []string
 	for _, row := range pathRow.FindAllStringSubmatch(string(must.Get(os.ReadFile(filepath.Join(root, pathDocument)))(t)), -1) {
 		listed = append(listed, row[1])
 	}
+	if packages, climbs := walkOf(listed); packages > maxPathPackages || climbs > maxPathClimbs {
+		t.Errorf("the path passes %d packages and climbs %d times; at most %d and %d", packages, climbs, maxPathPackages, maxPathClimbs)
+	}
 	files, functions := 0, 0
-	for name, reached := range path {
+	for name, reached := range reachedFiles {
 		text := must.Get(os.ReadFile(name))(t)
 		n := strings.Count(string(text), "\n")
 		short := strings.TrimPrefix(filepath.ToSlash(must.Get(filepath.Rel(root, name))(t)), "internal/")
@@ -188,9 +218,9 @@ func TestDecisionPath(t *testing.T) {
 		t.Errorf("%s lists %s, which no call reaches before its permit", pathDocument, short)
 	}
 	if files > maxPathLines || functions > maxPathFunctions {
-		t.Errorf("the path has %d lines in %d files, and functions of %d lines; the budgets are %d and %d", files, len(path), functions, maxPathLines, maxPathFunctions)
+		t.Errorf("the path has %d lines in %d files, and functions of %d lines; the budgets are %d and %d", files, len(reachedFiles), functions, maxPathLines, maxPathFunctions)
 	}
-	t.Logf("%d lines in %d files; functions of %d lines", files, len(path), functions)
+	t.Logf("%d lines in %d files; functions of %d lines", files, len(reachedFiles), functions)
 	for o := range c.declared {
 		if f, is := o.(*types.Func); is && slices.Contains(afterPermit, f.FullName()) {
 			c.reached[f] = true
