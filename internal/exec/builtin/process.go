@@ -40,26 +40,18 @@ type process struct {
 	toolName string
 	read     func(p tool.Proposal) (processInput, *line, error)
 	set      *workspace.Set
-	runner   sandbox.Runner
-	measured sandbox.Status
 	policy   ProcessPolicy
-	lender   Lender
-	version  string
 	most     time.Duration
-	resolver *command.Resolver
-	// turns limits the number of programs that run at once.
-	turns *limit.Queue
+	machine  machine
+	programs programFinder
+	network  networkRules
+	secrets  secretLoans
+	runner   programRunner
 }
 
 func newProcess(cfg Config) process {
 	policy := cfg.Process
 	policy.Limits = policy.Limits.OrDefault()
-	if len(policy.SearchPath) == 0 {
-		policy.SearchPath = command.SearchPath()
-	}
-	if policy.Toolchains == nil {
-		policy.Toolchains = func() []command.Toolchain { return nil }
-	}
 	if policy.Author == nil {
 		policy.Author = func() command.Author { return command.Author{} }
 	}
@@ -67,21 +59,13 @@ func newProcess(cfg Config) process {
 		const waiting = 1024
 		policy.Turns = limit.NewQueue(DefaultConcurrent, waiting)
 	}
+	network := networkRules{mode: policy.Egress, reach: policy.Reach, resolver: policy.Resolver, interfaces: policy.Interfaces}
+	secrets := secretLoans{cfg.Lender}
 	return process{
-		toolName: processName, read: readProcess,
-		set: cfg.Workspaces, runner: cfg.Runner, measured: cfg.Sandbox, policy: policy, lender: cfg.Lender, version: cfg.Version,
-		most: min(policy.Limits.Wall, cfg.MaxTimeout), resolver: new(command.Resolver),
-		turns: policy.Turns,
+		toolName: processName, read: readProcess, set: cfg.Workspaces, policy: policy, most: min(policy.Limits.Wall, cfg.MaxTimeout),
+		machine: machine{runner: cfg.Runner, status: cfg.Sandbox, required: policy.Required}, programs: newProgramFinder(policy), network: network, secrets: secrets,
+		runner: programRunner{version: cfg.Version, network: network, secrets: secrets, turns: policy.Turns, history: policy.History, author: policy.Author, openCaches: policy.OpenCaches},
 	}
-}
-
-// asMeasured returns the tool with the current sandbox status, so that one plan uses one
-// measurement.
-func (t process) asMeasured() process {
-	if follows, ok := t.runner.(interface{ Status() sandbox.Status }); ok {
-		t.measured = follows.Status()
-	}
-	return t
 }
 
 type processInput struct {
@@ -156,7 +140,6 @@ func executorOn(system string) tool.Executor {
 }
 
 func (t process) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
-	t = t.asMeasured()
 	c, err := t.check(ctx, p)
 	if err != nil {
 		return tool.Plan{}, err
@@ -168,13 +151,12 @@ func (t process) Plan(ctx context.Context, p tool.Proposal) (tool.Plan, error) {
 // the named files that were decided on. The sandbox checks the program once more when it opens
 // it, and pins the files if the workspace is a copy.
 func (t process) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, error) {
-	t = t.asMeasured()
 	c, err := t.check(ctx, p)
 	if err != nil {
 		return tool.Prepared{}, err
 	}
 	plan, err := t.plan(c)
-	run := func(ctx context.Context, call tool.Call) tool.Report { return t.run(ctx, call, c) }
+	run := func(ctx context.Context, call tool.Call) tool.Report { return t.runner.run(ctx, call, c) }
 	return tool.Prepared{Plan: plan, Run: run}, err
 }
 
@@ -184,39 +166,36 @@ func (t process) plan(c programCall) (tool.Plan, error) {
 		return tool.Plan{}, t.restrict(c, err)
 	}
 	contents, more := c.contents(named.Looked)
-	facts := t.facts(c)
+	facts := factsOf(c)
 	return tool.Plan{
 		Contents: contents, Unlisted: more, Named: t.namedFacts(c, facts),
 		Binding: tool.Binding{
 			Cwd: c.location(), Argv: c.in.Argv, Environment: slices.Concat(c.env, c.placeholders(), envsecret.Bound(c.injections)), Executable: c.program.Executable,
-			Operands: named.Operands, SandboxProfile: t.profile(c), Egress: t.reach(c), Parsed: c.parsed(),
+			Operands: named.Operands, SandboxProfile: profileOf(c), Egress: c.net.lines(), Parsed: c.parsed(),
 		},
 		Facts: facts,
 		Preview: tool.Preview{
-			Summary: t.summary(c),
-			Notes:   append(named.Notes, t.notes(c)...),
+			Summary: summaryOf(c),
+			Notes:   append(named.Notes, notesOf(c)...),
 		},
 		Subject: fmt.Sprintf("%s:%s@%s", t.toolName, c.program.Path, c.name), SubjectCovers: t.anyCall(c), ExactOnly: c.exactOnly(),
-		MaySend: t.maySend(c), UnboundArguments: named.Unbound, Injections: c.injections,
+		MaySend: c.net.maySend(), UnboundArguments: named.Unbound, Injections: c.injections,
 	}, nil
 }
 
-func (t process) facts(c programCall) tool.Facts {
+func factsOf(c programCall) tool.Facts {
 	return tool.Facts{
-		Workspace: c.name, Path: c.cwd, Exec: c.facts(), Shell: c.shellFacts(), Risk: t.risk(c),
-		SandboxTier: t.tier(), SandboxLevel: sandbox.Level(t.policy.Egress, t.measured.Requested, t.measured.Layers),
-		SandboxRung: string(t.measured.Rung), SandboxLayers: slices.Sorted(slices.Values(t.measured.Layers)), SandboxLimits: t.measured.Limits, LandlockABI: t.measured.LandlockABI,
-		WorkspaceMode: string(c.mode), EgressMode: t.policy.Egress.String(), EgressHosts: c.hosts, Secrets: c.secrets(),
+		Workspace: c.name, Path: c.cwd, Exec: c.facts(), Shell: c.shellFacts(), Risk: riskOf(c),
+		SandboxTier: c.machine.tier(), SandboxLevel: sandbox.Level(c.net.mode, c.machine.status.Requested, c.machine.status.Layers),
+		SandboxRung: string(c.machine.status.Rung), SandboxLayers: slices.Sorted(slices.Values(c.machine.status.Layers)), SandboxLimits: c.machine.status.Limits, LandlockABI: c.machine.status.LandlockABI,
+		WorkspaceMode: string(c.mode), EgressMode: c.net.mode.String(), EgressHosts: c.net.hosts, Secrets: c.secrets(),
 	}
 }
 
-// tier returns the measured tier; calls without a measurement are refused earlier.
-func (t process) tier() string { return cmp.Or(string(t.measured.Tier), string(sandbox.TierC)) }
-
-// summary describes the command line, the place where it runs, and unusual settings:
+// summaryOf describes the command line, the place where it runs, and unusual settings:
 //
 //	git push --force in here, writing to the workspace itself, which may reach github.com:443 and nothing else
-func (t process) summary(c programCall) string {
+func summaryOf(c programCall) string {
 	text := commandLine(c.typed(), shownCommand) + " in " + c.name
 	if c.cwd != "." {
 		text += ":" + c.cwd
@@ -227,8 +206,8 @@ func (t process) summary(c programCall) string {
 	case c.mode == sandbox.Direct:
 		text += ", writing to the workspace itself"
 	}
-	if !t.offline(c) {
-		text += ", " + t.network(c)
+	if !c.net.offline() {
+		text += ", " + c.net.description()
 	}
 	if secrets := c.secrets(); len(secrets) > 0 {
 		text += ", with the secrets " + strings.Join(secrets, ", ")
@@ -244,7 +223,7 @@ func (t process) summary(c programCall) string {
 // if this call requests less.
 func (t process) anyCall(c programCall) string {
 	text := fmt.Sprintf("any %s programCall, any arguments but those that start other programs, without variables that may change what runs, in workspace %s", c.program.Basename, c.name)
-	if t.policy.Egress != egress.Strict || len(t.policy.Reach.Rules.Allow) > 0 {
+	if c.net.mode != egress.Strict || len(t.network.reach.Rules.Allow) > 0 {
 		text += ", with the network that programs may use here"
 	}
 	return text
@@ -261,8 +240,8 @@ func (c programCall) exactOnly() string {
 	return c.more()
 }
 
-// notes are displayed to the approver in addition to the operands.
-func (t process) notes(c programCall) []string {
+// notesOf are displayed to the approver in addition to the operands.
+func notesOf(c programCall) []string {
 	notes := []string{"Files that the program reads by itself, beyond those named here, are not bound to the approval."}
 	switch {
 	case c.in.DryRun:
@@ -279,10 +258,10 @@ func (t process) notes(c programCall) []string {
 	notes = append(notes, c.throughNotes()...)
 	notes = append(notes, c.moreNotes()...)
 	notes = append(notes, c.line.notes()...)
-	notes = append(notes, t.networkNotes(c)...)
+	notes = append(notes, c.net.notes()...)
 	notes = append(notes, c.injectionNotes()...)
-	if t.lowerRung() {
-		notes = append(notes, fmt.Sprintf("This machine gives less isolation than Tier C: the program runs in Tier %s (%s).", strings.ToUpper(t.tier()), t.measured.Rung))
+	if c.machine.lowerRung() {
+		notes = append(notes, fmt.Sprintf("This machine gives less isolation than Tier C: the program runs in Tier %s (%s).", strings.ToUpper(c.machine.tier()), c.machine.status.Rung))
 	}
 	return notes
 }
@@ -309,24 +288,19 @@ func (c programCall) shownToolchains() string {
 	return strings.Join(bins, ":")
 }
 
-// lowerRung reports whether the program gets less isolation than Tier C on Linux.
-func (t process) lowerRung() bool {
-	return t.measured.Rung != "" && t.measured.Rung != sandbox.Full
-}
-
-// profile lists all sandbox settings that the call or the configuration determines.
-func (t process) profile(c programCall) string {
+// profileOf lists all sandbox settings that the call or the configuration determines.
+func profileOf(c programCall) string {
 	l := c.limits
 	repository := ""
 	if c.repository.dir != "" {
 		repository = " repository=" + c.repository.dir
 	}
 	return fmt.Sprintf("tier=%s rung=%s workspace=%s dry_run=%t caches=%s toolchains=%s required=%s wall_ms=%d cpu_ms=%d memory=%d output=%d processes=%d open_files=%d file_size=%d tmp=%d disk=%d files=%d%s",
-		t.tier(), cmp.Or(string(t.measured.Rung), string(sandbox.Full)), c.mode, c.in.DryRun, strings.Join(c.caches, ","), c.shownToolchains(), strings.Join(t.policy.Required, ","),
+		c.machine.tier(), cmp.Or(string(c.machine.status.Rung), string(sandbox.Full)), c.mode, c.in.DryRun, strings.Join(c.caches, ","), c.shownToolchains(), strings.Join(c.machine.required, ","),
 		l.Wall.Milliseconds(), l.CPU.Milliseconds(), l.Memory, l.Output, l.Processes, l.OpenFiles, l.FileSize, l.Tmp, l.Disk, l.Files, repository)
 }
 
-func (t process) risk(c programCall) int {
+func riskOf(c programCall) int {
 	risk := riskProcess
 	for _, part := range []struct {
 		applies bool
@@ -336,9 +310,9 @@ func (t process) risk(c programCall) int {
 		{c.mode == sandbox.Direct, riskDirect},
 		{c.mode == sandbox.CopyOnWrite && !c.in.DryRun, riskCopy},
 		{c.own != "", riskOwnExecutable},
-		{t.lowerRung(), riskLowerRung},
-		{t.policy.Egress != egress.Strict, riskNetwork},
-		{t.granted(c) != nil, riskHosts},
+		{c.machine.lowerRung(), riskLowerRung},
+		{c.net.mode != egress.Strict, riskNetwork},
+		{c.net.granted() != nil, riskHosts},
 	} {
 		if part.applies {
 			risk += part.risk

@@ -19,41 +19,54 @@ import (
 	"palyra/internal/exec/program/envsecret"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/workspace"
+	"palyra/internal/exec/workspace/overlay"
 )
 
-func (t process) run(ctx context.Context, c tool.Call, cmd programCall) tool.Report {
-	report := begin(t.version)
-	report.Executor = tool.ExecutorInfo{Name: processExecutor(), Version: t.version, Tier: t.tier()}
-	if t.tier() == string(sandbox.TierB) {
+// programRunner runs the programs of decided calls and reports the results.
+type programRunner struct {
+	version string
+	network networkRules
+	secrets secretLoans
+	// turns limits the number of programs that run at once.
+	turns      *limit.Queue
+	history    overlay.History
+	author     func() command.Author
+	openCaches func(workspace string) ([]sandbox.Cache, func(), error)
+}
+
+func (r programRunner) run(ctx context.Context, c tool.Call, cmd programCall) tool.Report {
+	report := begin(r.version)
+	report.Executor = tool.ExecutorInfo{Name: processExecutor(), Version: r.version, Tier: cmd.machine.tier()}
+	if cmd.machine.tier() == string(sandbox.TierB) {
 		report.Executor.Name = tool.TierB
 	}
-	report.Egress = t.egressOf(cmd)
-	if err := t.preflight(ctx, cmd); err != nil {
+	report.Egress = cmd.net.report()
+	if err := r.network.preflight(ctx, cmd.net.hosts); err != nil {
 		return report.Fail(ctx, err)
 	}
-	given, end, err := t.inject(ctx, c, cmd)
+	given, end, err := r.secrets.inject(ctx, c, cmd)
 	defer end()
 	if err != nil {
 		return report.Fail(ctx, err)
 	}
-	return given.Clean(t.runWith(ctx, c, cmd, given, report))
+	return given.Clean(r.runWith(ctx, c, cmd, given, report))
 }
 
 // runWith runs the program with its secrets.
-func (t process) runWith(ctx context.Context, c tool.Call, cmd programCall, given envsecret.Secrets, report tool.Report) tool.Report {
-	end := t.lend(c, &cmd)
+func (r programRunner) runWith(ctx context.Context, c tool.Call, cmd programCall, given envsecret.Secrets, report tool.Report) tool.Report {
+	end := r.secrets.lend(c, &cmd)
 	defer end()
-	spec := t.spec(cmd, c)
+	spec := r.spec(cmd, c)
 	given.Into(&spec)
 	if len(cmd.caches) > 0 {
-		caches, release, err := t.policy.OpenCaches(cmd.name)
+		caches, release, err := r.openCaches(cmd.name)
 		if err != nil {
 			return report.Fail(ctx, err)
 		}
 		defer release()
 		spec.Caches = caches
 	}
-	ran, err := t.inTurn(ctx, c.Proposal.Caller, spec)
+	ran, err := r.inTurn(ctx, cmd.machine.runner, c.Proposal.Caller, spec)
 	if ran.Started.IsZero() {
 		if err == nil {
 			err = reason.Errorf(reason.SpawnFailed, "the sandbox did not start the program")
@@ -71,22 +84,22 @@ func (t process) runWith(ctx context.Context, c tool.Call, cmd programCall, give
 		ctx = context.WithoutCancel(ctx)
 	}
 	o.changes, o.err = commitgate.Settle(ctx, commitgate.Work{
-		Call: c, Layer: ran.Layer, Workspace: cmd.name, By: cmd.program.Path, ExitCode: ran.ExitCode, DryRun: cmd.in.DryRun, History: t.policy.History,
+		Call: c, Layer: ran.Layer, Workspace: cmd.name, By: cmd.program.Path, ExitCode: ran.ExitCode, DryRun: cmd.in.DryRun, History: r.history,
 		Judge: given.Judge,
 	}, o.err)
 	if err := closeLayer(ran); err != nil {
 		o.notes = append(o.notes, "The copy of the workspace could not be removed; palyrad removes it at its next start.")
 	}
-	return t.report(ctx, report, o)
+	return o.report(ctx, cmd.net.mode, report)
 }
 
 // spec returns the sandbox specification.
-func (t process) spec(cmd programCall, c tool.Call) sandbox.Spec {
+func (r programRunner) spec(cmd programCall, c tool.Call) sandbox.Spec {
 	return sandbox.Spec{
 		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
 		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode, HostPath: workspace.HasWorktrees(cmd.root, cmd.cwd), Protected: cmd.protected, Operands: c.Plan.Binding.Operands,
-		Toolchains: slices.Concat(cmd.toolchains, cmd.repository.mounts(c)), Author: t.policy.Author(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: t.policy.Egress, Network: t.granted(cmd),
-		Required: t.requiredFor(cmd), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
+		Toolchains: slices.Concat(cmd.toolchains, cmd.repository.mounts(c)), Author: r.author(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: cmd.net.mode, Network: cmd.net.granted(),
+		Required: cmd.machine.requiredFor(cmd.mode), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
 	}
 }
 
@@ -153,12 +166,12 @@ type outcome struct {
 }
 
 // report converts the sandbox's report into a tool report.
-func (t process) report(ctx context.Context, report tool.Report, o outcome) tool.Report {
+func (o outcome) report(ctx context.Context, mode egress.Mode, report tool.Report) tool.Report {
 	ran := o.ran
 	isolation := ran.Isolation
 	report.Isolation = &isolation
 	report.Executor.Backend, report.Executor.Tier = ran.Backend, cmp.Or(string(ran.Tier), report.Executor.Tier)
-	report.Enforcement = ran.Enforcement(t.policy.Egress)
+	report.Enforcement = ran.Enforcement(mode)
 	observed(&report.Egress, ran)
 	notes := slices.Concat(unbound(&report.Enforcement, o.changed), violationNotes(ran),
 		egress.Explanations(report.Egress.Observed, report.Egress.Missed, report.Egress.Allowed), quarantineNotes(ran), o.changes.Notes, o.notes)
@@ -200,8 +213,8 @@ var errNotStarted = errors.New("was waiting for other programs to end")
 
 // inTurn runs a program when its caller's turn comes. The commit of its changes may wait for an
 // approval afterwards; it does not occupy a place then.
-func (t process) inTurn(ctx context.Context, caller access.Caller, spec sandbox.Spec) (sandbox.Report, error) {
-	leave, err := t.turns.Enter(ctx, limit.Who{Owner: caller.OnBehalfOf.String(), Principal: caller.Principal.String()})
+func (r programRunner) inTurn(ctx context.Context, runner sandbox.Runner, caller access.Caller, spec sandbox.Spec) (sandbox.Report, error) {
+	leave, err := r.turns.Enter(ctx, limit.Who{Owner: caller.OnBehalfOf.String(), Principal: caller.Principal.String()})
 	var full *limit.Full
 	switch {
 	case errors.As(err, &full):
@@ -213,5 +226,5 @@ func (t process) inTurn(ctx context.Context, caller access.Caller, spec sandbox.
 			WithRemedy("Try again, or ask the operator to raise process_runner.max_concurrent.")
 	}
 	defer leave()
-	return t.runner.Run(ctx, spec)
+	return runner.Run(ctx, spec)
 }

@@ -69,7 +69,7 @@ func TestProcessQueueIsOrdered(t *testing.T) {
 		var running sync.WaitGroup
 		for range calls {
 			running.Go(func() {
-				if _, err := p.inTurn(t.Context(), access.Caller{}, sandbox.Spec{}); err != nil {
+				if _, err := p.runner.inTurn(t.Context(), h, access.Caller{}, sandbox.Spec{}); err != nil {
 					t.Error(err)
 				}
 			})

@@ -123,20 +123,20 @@ func (t process) Resolve(ctx context.Context, p tool.Proposal, _ tool.Plan) (too
 	}
 	words := []string{c.line.form()}
 	if c.line == nil {
-		if words, err = t.words(c); err != nil {
+		if words, err = spellings(t.set, c); err != nil {
 			return tool.Resolved{}, err
 		}
 	}
 	return tool.Resolved{Act: t.toolName, Places: []string{location}, What: map[string]any{
 		"program": c.program.Path, "called": c.program.Called, "sha256": c.program.SHA256, "argv": words,
 		"environment": slices.Concat([]string{}, c.env, c.placeholders(), envsecret.Bound(c.injections)), "stdin": canonical.Digest(c.stdin),
-		"workspace_mode": string(c.mode), "dry_run": c.in.DryRun, "egress": t.reach(c),
+		"workspace_mode": string(c.mode), "dry_run": c.in.DryRun, "egress": c.net.lines(),
 	}}, nil
 }
 
-// words returns the arguments, with names of workspace files in one spelling.
-func (t process) words(c programCall) ([]string, error) {
-	root, err := t.set.Open(c.name)
+// spellings returns the arguments, with names of workspace files in one spelling.
+func spellings(set *workspace.Set, c programCall) ([]string, error) {
+	root, err := set.Open(c.name)
 	if err != nil {
 		return nil, err
 	}
@@ -147,7 +147,7 @@ func (t process) words(c programCall) ([]string, error) {
 		if !joined || !strings.HasPrefix(option, "-") {
 			option, value, joined = "", word, false
 		}
-		value = t.oneSpelling(root, c, value)
+		value = oneSpelling(set, root, c, value)
 		if joined {
 			value = option + "=" + value
 		}
@@ -158,7 +158,7 @@ func (t process) words(c programCall) ([]string, error) {
 
 // oneSpelling returns a word in canonical spelling: a name in the workspace as a path of the
 // machine, and any other possible path without detours.
-func (t process) oneSpelling(root *workspace.Root, c programCall, word string) string {
+func oneSpelling(set *workspace.Set, root *workspace.Root, c programCall, word string) string {
 	if word == "" || strings.HasPrefix(word, "-") || strings.Contains(word, "://") || strings.ContainsRune(word, 0) {
 		return word
 	}
@@ -171,7 +171,7 @@ func (t process) oneSpelling(root *workspace.Root, c programCall, word string) s
 	}
 	if real, err := root.Resolve(inside); err == nil {
 		if _, err := root.Stat(real); err == nil {
-			if location, err := t.set.HostPath(c.name, real); err == nil {
+			if location, err := set.HostPath(c.name, real); err == nil {
 				return location
 			}
 		}

@@ -99,7 +99,7 @@ func readShell(p tool.Proposal) (processInput, *line, error) {
 var dialects = map[string]shellwords.Dialect{"bash": shellwords.Bash, "dash": shellwords.Posix, "sh": shellwords.Posix}
 
 // readLine parses the line in the language of the shell that was found.
-func (t process) readLine(c *programCall) error {
+func (f programFinder) readLine(c *programCall) error {
 	if c.line == nil || c.program.Path == "" { // a shell that is missing is refused later
 		return nil
 	}
@@ -108,7 +108,7 @@ func (t process) readLine(c *programCall) error {
 		return reason.Errorf(reason.ExecutableDenied, "the shell %s is %s, whose language the gateway cannot parse", c.in.Argv[0], c.program.Path).
 			WithRemedy("Use the other shell, bash or sh, or process.run.").WithField("pointer", "/shell")
 	}
-	c.line.Line = shellfacts.Read(dialect, c.line.text, t.origins(c))
+	c.line.Line = shellfacts.Read(dialect, c.line.text, f.origins(c))
 	return nil
 }
 
@@ -116,7 +116,7 @@ func (t process) readLine(c *programCall) error {
 const mostOrigins = 64
 
 // origins looks up programs like the shell does, by the search path of the sandbox.
-func (t process) origins(c *programCall) func(string) string {
+func (f programFinder) origins(c *programCall) func(string) string {
 	known := map[string]string{}
 	return func(name string) string {
 		if ofWorkspace(name) {
@@ -130,7 +130,7 @@ func (t process) origins(c *programCall) func(string) string {
 			return tool.OriginUnknown
 		}
 		origin = tool.OriginUnknown
-		if program, err := t.resolver.ResolveExecutable(name, c.search); err == nil {
+		if program, err := f.resolver.ResolveExecutable(name, c.search); err == nil {
 			origin = program.From(c.toolchains).Origin
 			switch {
 			case strings.HasPrefix(program.Path, strings.TrimSuffix(c.root, "/")+string(filepath.Separator)):
