@@ -49,7 +49,7 @@ func (r *Registry) SetStatus(ctx context.Context, by access.Caller, name, versio
 	if was.Status == one.Status && was.Why == one.Why && was.Current == one.Current && was.Problem == nil {
 		return was, nil
 	}
-	versions, changed := r.placed(r.ofSkill(name), one)
+	versions, changed := placed(r.ofSkill(name), one)
 	payload := payloadOf(one, versions)
 	payload.Was = was.Status
 	e, err := draft(ctx, event.SkillChanged, by, skillSubject(name), payload)
@@ -65,7 +65,7 @@ func (r *Registry) SetStatus(ctx context.Context, by access.Caller, name, versio
 // mayBe checks a version before its status changes. The change replaces a tampered row. A
 // tampered package keeps its problem under any status.
 func (r *Registry) mayBe(one *Installed) error {
-	p, problem := r.read(*one)
+	p, problem := r.packages.read(*one)
 	one.Problem = problem
 	if problem == nil {
 		one.Manifest = p.Manifest
@@ -76,11 +76,8 @@ func (r *Registry) mayBe(one *Installed) error {
 	if problem != nil {
 		return problem
 	}
-	r.mu.RLock()
-	err := r.pinned(*one)
-	r.mu.RUnlock()
 	one.Current = true
-	return err
+	return r.checkPin(*one)
 }
 
 // Remove removes a version and its package; version "" removes all versions of the skill.
@@ -116,8 +113,8 @@ func (r *Registry) Remove(ctx context.Context, by access.Caller, name, version s
 	}
 	r.reached("dropped")
 	for _, one := range gone {
-		r.cache.drop(one.Digest)
-		if err := r.files.remove(one.Digest); err != nil {
+		r.packages.cache.drop(one.Digest)
+		if err := r.packages.files.remove(one.Digest); err != nil {
 			r.c.Log.WarnContext(ctx, "the package of a removed skill was not deleted; the next start deletes it", slog.String("skill", one.Name()), slog.Any("error", err))
 		}
 	}
@@ -142,10 +139,7 @@ func (r *Registry) Trust(ctx context.Context, by access.Caller, p Publisher) err
 	}
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	r.mu.RLock()
-	was, known := r.publishers[p.Name]
-	count := len(r.publishers)
-	r.mu.RUnlock()
+	was, known, count := r.publisher(p.Name)
 	switch same := known && was.Problem == nil && was.KeyID == id; {
 	case !known && count >= mostPublishers:
 		return reason.Errorf(reason.QuotaExceeded, "the limit of %d pinned publisher keys is reached", count)
@@ -171,9 +165,7 @@ func (r *Registry) Trust(ctx context.Context, by access.Caller, p Publisher) err
 func (r *Registry) Distrust(ctx context.Context, by access.Caller, name string) error {
 	r.changing.Lock()
 	defer r.changing.Unlock()
-	r.mu.RLock()
-	p, known := r.publishers[name]
-	r.mu.RUnlock()
+	p, known, _ := r.publisher(name)
 	if !known {
 		return reason.Errorf(reason.NotFound, "no key of the publisher %s is pinned", name).WithRemedy("List the publishers with `palyra skills trust list`.")
 	}

@@ -56,7 +56,7 @@ func (r *Registry) Audit(ctx context.Context, name, version string) (findings []
 		problem = reason.Errorf(reason.NotFound, "the tools of %s are %s", name, whose).
 			WithRemedy("Run `palyra skills enable %s` to make this version the current one.", i.Name())
 	}
-	p, err := r.read(i)
+	p, err := r.packages.read(i)
 	if err != nil { // it becomes the problem
 		return nil, problem, nil
 	}
@@ -65,7 +65,7 @@ func (r *Registry) Audit(ctx context.Context, name, version string) (findings []
 
 // examine reads and checks a staged package.
 func (r *Registry) examine(digest string) (data []byte, p *skill.Package, in Inspection, err error) {
-	if data, err = r.takeStaged(digest); err != nil {
+	if data, err = r.Staging.read(digest); err != nil {
 		return nil, nil, in, err
 	}
 	if p, err = skill.Open(data); err != nil {
@@ -96,13 +96,10 @@ func (r *Registry) admits(signer skill.Signer, unsigned error, size int64, in In
 	if unsigned != nil {
 		return false, unsigned
 	}
-	r.mu.RLock()
-	_, known := r.publishers[signer.Publisher]
-	publishers := len(r.publishers)
+	_, known, publishers := r.publisher(signer.Publisher)
 	if known {
-		err = r.pinned(Installed{Skill: in.Manifest.ID, Version: in.Manifest.Version, Publisher: signer.Publisher, KeyID: signer.KeyID})
+		err = r.checkPin(Installed{Skill: in.Manifest.ID, Version: in.Manifest.Version, Publisher: signer.Publisher, KeyID: signer.KeyID})
 	}
-	r.mu.RUnlock()
 	if err == nil && !known && publishers >= mostPublishers {
 		err = reason.Errorf(reason.QuotaExceeded, "the limit of %d pinned publisher keys is reached", publishers)
 	}
@@ -159,7 +156,7 @@ func fits(in Inspection, versions []Installed) error {
 func (r *Registry) room(size int64, in Inspection, versions []Installed) error {
 	all := r.List()
 	for _, i := range all {
-		size += r.files.size(i.Digest)
+		size += r.packages.files.size(i.Digest)
 	}
 	const remedy = "Remove unused versions with `palyra skills remove`."
 	switch {
@@ -204,7 +201,7 @@ func (r *Registry) Install(ctx context.Context, by access.Caller, digest string)
 	if err != nil {
 		return Installed{}, err
 	}
-	if err := r.files.put(digest, data); err != nil {
+	if err := r.packages.files.put(digest, data); err != nil {
 		return Installed{}, err
 	}
 	r.reached("named")
@@ -212,9 +209,7 @@ func (r *Registry) Install(ctx context.Context, by access.Caller, digest string)
 		return Installed{}, err
 	}
 	r.reached("kept")
-	r.stage.mu.Lock()
-	r.stage.unstage(digest)
-	r.stage.mu.Unlock()
+	r.unstage(digest)
 	return one, r.tell(ctx)
 }
 
@@ -233,7 +228,7 @@ func (r *Registry) installation(ctx context.Context, by access.Caller, p *skill.
 			one.Status = Disabled
 		}
 	}
-	versions, c.Put = r.placed(versions, one)
+	versions, c.Put = placed(versions, one)
 	payload := payloadOf(one, versions)
 	payload.Mended = mends
 	if !mends {
@@ -272,7 +267,7 @@ func find(versions []Installed, version string) (Installed, bool) {
 
 // placed returns the versions of a skill including the new state of one, and the changed rows: at
 // most one version is the current one.
-func (r *Registry) placed(versions []Installed, one Installed) (all, changed []Installed) {
+func placed(versions []Installed, one Installed) (all, changed []Installed) {
 	changed = []Installed{one}
 	for _, i := range versions {
 		if i.Version == one.Version {
@@ -291,11 +286,11 @@ func (r *Registry) placed(versions []Installed, one Installed) (all, changed []I
 // was deleted.
 func (r *Registry) neverPinned(ctx context.Context, publisher string) error {
 	var payload publisherPayload
-	_, found, err := r.last(ctx, &payload, publisherSubject(publisher), publisherCodes...)
+	_, found, err := lastEvent(ctx, r.c.Store, &payload, publisherSubject(publisher), publisherCodes...)
 	if err == nil && found {
 		err = damaged("the journal has the key %s of the publisher %s, but the trust store has none", payload.KeyID, publisher).
 			WithRemedy("Find out who changed the store; then pin the key with `palyra skills trust add`.")
-		return errors.Join(err, r.damage(ctx, damagePayload{Publisher: publisher, What: reason.Known(err, reason.VerificationFailed).Message}, publisherSubject(publisher)))
+		return errors.Join(err, r.damages.record(ctx, damagePayload{Publisher: publisher, What: reason.Known(err, reason.VerificationFailed).Message}, publisherSubject(publisher)))
 	}
 	if err != nil {
 		return fmt.Errorf("reading the publisher %s from the journal: %w", publisher, err)

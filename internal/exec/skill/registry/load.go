@@ -25,13 +25,10 @@ func (r *Registry) Load(ctx context.Context, name, version string) (*skill.Packa
 		return nil, reason.Errorf(reason.PolicyDenied, "%s is %s%s", i.Name(), i.Status, because(i.Why)).
 			WithRemedy("`palyra skills show %s` shows the details; `palyra skills enable %[1]s` lets it run again.", i.Name())
 	}
-	r.mu.RLock()
-	err = r.pinned(i)
-	r.mu.RUnlock()
-	if err != nil {
+	if err := r.checkPin(i); err != nil {
 		return nil, err
 	}
-	p, err := r.read(i)
+	p, err := r.packages.read(i)
 	if reason.Of(err) == reason.VerificationFailed {
 		return nil, r.broken(ctx, i, err)
 	}
@@ -45,9 +42,15 @@ func because(why string) string {
 	return ": " + why
 }
 
+// packages reads and verifies the packages in files.
+type packages struct {
+	files files
+	cache *cache
+}
+
 // read returns the verified package of a version, after comparing it with its row.
-func (r *Registry) read(i Installed) (*skill.Package, error) {
-	p, signer, err := r.verified(i)
+func (s packages) read(i Installed) (*skill.Package, error) {
+	p, signer, err := s.verified(i)
 	if err != nil {
 		return nil, mendable(i, err)
 	}
@@ -64,11 +67,11 @@ func (r *Registry) read(i Installed) (*skill.Package, error) {
 
 // verified returns the package of a version with its signer. A package that was verified before
 // is not verified again while its file has the same digest.
-func (r *Registry) verified(i Installed) (*skill.Package, skill.Signer, error) {
-	if one, there := r.cache.get(i.Digest); there && r.files.check(i.Digest) == nil {
+func (s packages) verified(i Installed) (*skill.Package, skill.Signer, error) {
+	if one, there := s.cache.get(i.Digest); there && s.files.check(i.Digest) == nil {
 		return one.p, one.signer, nil
 	}
-	data, err := r.files.read(i.Digest)
+	data, err := s.files.read(i.Digest)
 	if err != nil {
 		return nil, skill.Signer{}, explained(data, err)
 	}
@@ -80,7 +83,7 @@ func (r *Registry) verified(i Installed) (*skill.Package, skill.Signer, error) {
 	if err != nil {
 		return nil, skill.Signer{}, err
 	}
-	r.cache.put(i.Digest, verified{p, signer, int64(len(data))})
+	s.cache.put(i.Digest, verified{p, signer, int64(len(data))})
 	return p, signer, nil
 }
 
@@ -110,13 +113,8 @@ func mendable(i Installed, err error) error {
 
 // broken records that a version was tampered with.
 func (r *Registry) broken(ctx context.Context, i Installed, problem error) error {
-	r.mu.Lock()
-	if is, there := r.versions[i.Name()]; there && is.Digest == i.Digest && is.Problem == nil {
-		is.Problem = problem
-		r.versions[i.Name()] = is
-	}
-	r.mu.Unlock()
-	r.damaged(ctx, damageOf(i, problem), skillSubject(i.Name()))
+	r.setProblem(i, problem)
+	r.damages.report(ctx, damageOf(i, problem), skillSubject(i.Name()))
 	return problem
 }
 

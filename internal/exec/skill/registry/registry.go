@@ -11,15 +11,12 @@ import (
 	"context"
 	"crypto/ed25519"
 	"log/slog"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/change"
 	"palyra/internal/core/event"
-	"palyra/internal/core/reason"
 	"palyra/internal/core/statedir/keyfile"
 	"palyra/internal/exec/skill"
 	"palyra/internal/exec/wasm/guest"
@@ -115,21 +112,18 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Registry manages the installed skills.
+// Registry manages the installed skills: the installed versions are its Inventory, and uploaded
+// packages wait in its Staging.
 type Registry struct {
-	c     Config
-	files files
-	cache cache
-	stage staging
+	*Inventory
+	*Staging
+	c        Config
+	packages packages
+	damages  *damages
+	now      func() time.Time
 
 	// changing is held during a change, so that the checked state is the changed state.
 	changing sync.Mutex
-	// mu guards the following fields.
-	mu         sync.RWMutex
-	versions   map[string]Installed // by Name
-	publishers map[string]Publisher
-	// reported holds the damages that the journal already has.
-	reported map[string]bool
 	// reached is called at the steps of a change. Tests interrupt a change there.
 	reached func(step string)
 }
@@ -146,135 +140,19 @@ func New(ctx context.Context, c Config) (*Registry, error) {
 	if err := keyfile.MakeDir(c.Dir); err != nil {
 		return nil, err
 	}
+	now := func() time.Time { return c.Now().UTC().Truncate(time.Microsecond) }
 	r := &Registry{
-		c: c, files: files{dir: c.Dir}, versions: map[string]Installed{}, publishers: map[string]Publisher{}, reported: map[string]bool{}, reached: func(string) {},
-		stage: staging{uploads: map[uploadKey]*upload{}, staged: map[string]staged{}},
+		Staging: newStaging(c.Dir, now), c: c, packages: packages{files: files{dir: c.Dir}, cache: new(cache)},
+		damages: &damages{store: c.Store, log: c.Log, reported: map[string]bool{}}, now: now, reached: func(string) {},
 	}
 	kept, err := c.Store.Skills(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.take(ctx, kept); err != nil {
+	if r.Inventory, err = (rowCheck{c.Store, r.packages, r.damages}).inventory(ctx, kept); err != nil {
 		return nil, err
 	}
-	return r, r.files.sweep(kept.digests())
-}
-
-// now returns the time of a change.
-func (r *Registry) now() time.Time { return r.c.Now().UTC().Truncate(time.Microsecond) }
-
-// List returns all versions, by skill, newest first.
-func (r *Registry) List() []Installed {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	list := make([]Installed, 0, len(r.versions))
-	for _, i := range r.versions {
-		list = append(list, i)
-	}
-	slices.SortFunc(list, func(a, b Installed) int {
-		if c := strings.Compare(a.Skill, b.Skill); c != 0 {
-			return c
-		}
-		return compareVersions(b.Version, a.Version)
-	})
-	return list
-}
-
-// Get returns a version of a skill; "" is the current one.
-func (r *Registry) Get(name, version string) (Installed, error) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	if version != "" {
-		i, there := r.versions[Installed{Skill: name, Version: version}.Name()]
-		if !there {
-			return Installed{}, missing(name, version)
-		}
-		return i, nil
-	}
-	known := false
-	for _, i := range r.versions {
-		if i.Skill == name && i.Current {
-			return i, nil
-		}
-		known = known || i.Skill == name
-	}
-	if known {
-		return Installed{}, reason.Errorf(reason.NotFound, "the skill %s has no current version", name).
-			WithRemedy("List the versions with `palyra skills list`, and choose one with `palyra skills enable %s@VERSION`.", name)
-	}
-	return Installed{}, missing(name, "")
-}
-
-func missing(name, version string) error {
-	what := "skill " + name
-	if version != "" {
-		what = "version " + version + " of the " + what
-	}
-	return reason.Errorf(reason.NotFound, "%s does not exist", what).WithRemedy("List the installed skills with `palyra skills list`.")
-}
-
-// Publishers returns all publishers with a pinned key and all distrusted publishers, by name.
-func (r *Registry) Publishers() []Publisher {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	list := make([]Publisher, 0, len(r.publishers))
-	for _, p := range r.publishers {
-		list = append(list, p)
-	}
-	slices.SortFunc(list, func(a, b Publisher) int { return strings.Compare(a.Name, b.Name) })
-	return list
-}
-
-// Notices returns warnings about tampered skills and publishers.
-func (r *Registry) Notices() []string {
-	var list []string
-	say := func(problem error) {
-		if problem != nil {
-			known := reason.Known(problem, reason.VerificationFailed)
-			list = append(list, known.Message+"; "+known.NextStep())
-		}
-	}
-	for _, p := range r.Publishers() {
-		say(p.Problem)
-	}
-	for _, i := range r.List() {
-		say(i.Problem)
-	}
-	return list
-}
-
-// Active returns the skills whose current version may run, by name.
-func (r *Registry) Active() []string {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	list := []string{}
-	for _, i := range r.versions {
-		if i.runs() && r.pinned(i) == nil {
-			list = append(list, i.Skill)
-		}
-	}
-	slices.Sort(list)
-	return list
-}
-
-// pinned returns an error if the key of a version is not its publisher's pinned key. The caller
-// holds r.mu.
-func (r *Registry) pinned(i Installed) error {
-	p, there := r.publishers[i.Publisher]
-	switch {
-	case !there:
-		return reason.Errorf(reason.VerificationFailed, "no key of the publisher %s is pinned", i.Publisher).
-			WithRemedy("Pin its key with `palyra skills trust add`.")
-	case p.Problem != nil:
-		return p.Problem
-	case p.Distrusted:
-		return reason.Errorf(reason.VerificationFailed, "the publisher %s is distrusted since %s", p.Name, p.At.Format(time.RFC3339)).
-			WithRemedy("To trust it again, pin its key with `palyra skills trust add`.")
-	case p.KeyID != i.KeyID:
-		return reason.Errorf(reason.VerificationFailed, "the publisher %s has the pinned key %s, but %s was signed with %s", p.Name, p.KeyID, i.Name(), i.KeyID).
-			WithRemedy("Get a package that is signed with the publisher's key. If the publisher changed its key, verify that over a separate channel; then run `palyra skills trust remove %[1]s` and `palyra skills trust add`.", p.Name)
-	}
-	return nil
+	return r, r.packages.files.sweep(kept.digests())
 }
 
 // keep stores a change durably, and then updates the state in memory. The caller holds
@@ -283,17 +161,7 @@ func (r *Registry) keep(ctx context.Context, c Change) error {
 	if err := r.c.Store.ChangeSkills(context.WithoutCancel(ctx), c); err != nil {
 		return err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, i := range c.Put {
-		r.versions[i.Name()] = i
-	}
-	for _, i := range c.Drop {
-		delete(r.versions, i.Name())
-	}
-	for _, p := range c.Publishers {
-		r.publishers[p.Name] = p
-	}
+	r.apply(c)
 	return nil
 }
 
@@ -304,11 +172,6 @@ func (r *Registry) tell(ctx context.Context) error {
 		return nil
 	}
 	return r.c.Changed(context.WithoutCancel(ctx))
-}
-
-// ofSkill returns the versions of a skill.
-func (r *Registry) ofSkill(name string) []Installed {
-	return slices.DeleteFunc(r.List(), func(i Installed) bool { return i.Skill != name })
 }
 
 // draft returns an event for a change.

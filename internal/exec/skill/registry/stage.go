@@ -41,12 +41,18 @@ type Part struct {
 	Data   []byte
 }
 
-// staging holds the staged packages and the uploads in progress. All of them are files in the
-// package directory, which the next start sweeps.
-type staging struct {
+// Staging holds the staged packages and the uploads in progress. All of them are files in the
+// package directory, which the next start sweeps. It is safe for concurrent use.
+type Staging struct {
+	dir     string
+	now     func() time.Time
 	mu      sync.Mutex
 	uploads map[uploadKey]*upload
 	staged  map[string]staged
+}
+
+func newStaging(dir string, now func() time.Time) *Staging {
+	return &Staging{dir: dir, now: now, uploads: map[uploadKey]*upload{}, staged: map[string]staged{}}
 }
 
 // uploadKey identifies an upload. Each principal adds only to its own uploads.
@@ -70,14 +76,13 @@ type staged struct {
 // Stage receives a part of a package and returns the number of received bytes. After the last
 // part, the package becomes a staged package if its digest matches. Parts must arrive in order; a
 // repeated part changes nothing.
-func (r *Registry) Stage(_ context.Context, by access.Caller, p Part) (received int64, err error) {
+func (s *Staging) Stage(_ context.Context, by access.Caller, p Part) (received int64, err error) {
 	if err := p.check(); err != nil {
 		return 0, err
 	}
-	s := &r.stage
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := r.now()
+	now := s.now()
 	s.expire(now)
 	if one, there := s.staged[p.Digest]; there {
 		one.touched = now
@@ -87,7 +92,7 @@ func (r *Registry) Stage(_ context.Context, by access.Caller, p Part) (received 
 	key := uploadKey{by.Principal, p.Digest}
 	u := s.uploads[key]
 	if u == nil {
-		if u, err = s.begin(r.c.Dir, key, p, now); err != nil {
+		if u, err = s.begin(key, p, now); err != nil {
 			return 0, err
 		}
 	}
@@ -107,7 +112,7 @@ func (r *Registry) Stage(_ context.Context, by access.Caller, p Part) (received 
 	if u.received < u.size {
 		return u.received, nil
 	}
-	return u.received, s.finish(r.c.Dir, key, now)
+	return u.received, s.finish(key, now)
 }
 
 func (p Part) check() error {
@@ -126,12 +131,12 @@ func (p Part) check() error {
 }
 
 // begin creates the file of an upload.
-func (s *staging) begin(dir string, key uploadKey, p Part, now time.Time) (*upload, error) {
+func (s *Staging) begin(key uploadKey, p Part, now time.Time) (*upload, error) {
 	if len(s.uploads) >= mostUploads || len(s.uploads)+len(s.staged) >= mostStaged {
 		return nil, reason.Errorf(reason.RateLimited, "%d packages are being uploaded, and %d wait to be installed", len(s.uploads), len(s.staged)).
 			WithRemedy("Install the waiting packages, or try again in %s.", uploadLife)
 	}
-	f, err := os.CreateTemp(dir, ".upload.*") // of mode 0600
+	f, err := os.CreateTemp(s.dir, ".upload.*") // of mode 0600
 	if err != nil {
 		return nil, fmt.Errorf("making the file of an upload: %w", err)
 	}
@@ -157,14 +162,14 @@ func (u *upload) append(data []byte) error {
 }
 
 // drop removes an upload.
-func (s *staging) drop(key uploadKey) error {
+func (s *Staging) drop(key uploadKey) error {
 	path := s.uploads[key].path
 	delete(s.uploads, key)
 	return os.Remove(path)
 }
 
 // finish turns a complete upload into a staged package.
-func (s *staging) finish(dir string, key uploadKey, now time.Time) error {
+func (s *Staging) finish(key uploadKey, now time.Time) error {
 	u := s.uploads[key]
 	is, err := digestOf(u.path)
 	if err != nil {
@@ -174,7 +179,7 @@ func (s *staging) finish(dir string, key uploadKey, now time.Time) error {
 		return errors.Join(reason.Errorf(reason.VerificationFailed, "the package has the digest %s, but %s was announced", is, key.digest).
 			WithRemedy("Upload it again from the beginning."), s.drop(key))
 	}
-	path := filepath.Join(dir, ".staged."+strings.TrimPrefix(is, "sha256:"))
+	path := filepath.Join(s.dir, ".staged."+strings.TrimPrefix(is, "sha256:"))
 	if err := os.Rename(u.path, path); err != nil {
 		return errors.Join(err, s.drop(key))
 	}
@@ -197,7 +202,7 @@ func digestOf(path string) (string, error) {
 }
 
 // expire removes uploads and staged packages that were unused for too long.
-func (s *staging) expire(now time.Time) {
+func (s *Staging) expire(now time.Time) {
 	for key, u := range s.uploads {
 		if now.Sub(u.touched) > uploadLife {
 			_ = s.drop(key) // the next start removes the rest
@@ -205,25 +210,32 @@ func (s *staging) expire(now time.Time) {
 	}
 	for digest, one := range s.staged {
 		if now.Sub(one.touched) > stagedLife {
-			s.unstage(digest)
+			s.remove(digest)
 		}
 	}
 }
 
-// unstage removes a staged package. If its file cannot be removed, the next start sweeps it.
-func (s *staging) unstage(digest string) {
+// unstage removes a staged package that was installed.
+func (s *Staging) unstage(digest string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(digest)
+}
+
+// remove removes a staged package. If its file cannot be removed, the next start sweeps it. The
+// caller holds s.mu.
+func (s *Staging) remove(digest string) {
 	if one, there := s.staged[digest]; there {
 		delete(s.staged, digest)
 		_ = os.Remove(one.path)
 	}
 }
 
-// takeStaged reads a staged package and checks its digest again.
-func (r *Registry) takeStaged(digest string) ([]byte, error) {
-	s := &r.stage
+// read reads a staged package and checks its digest again.
+func (s *Staging) read(digest string) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := r.now()
+	now := s.now()
 	s.expire(now)
 	one, there := s.staged[digest]
 	if !there {
@@ -239,7 +251,7 @@ func (r *Registry) takeStaged(digest string) ([]byte, error) {
 	}
 	sum := sha256.Sum256(data)
 	if err := compare(digest, sum[:]); err != nil {
-		s.unstage(digest)
+		s.remove(digest)
 		return nil, err
 	}
 	one.touched = now

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 
@@ -14,12 +13,20 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// take compares the rows of the store with the journal, and reads the packages. The journal is
+// rowCheck compares the rows of the store with the journal, and reads the packages. The journal is
 // authoritative: a row that differs from it was tampered with.
-func (r *Registry) take(ctx context.Context, kept Kept) error {
+type rowCheck struct {
+	store    Store
+	packages packages
+	damages  *damages
+}
+
+// inventory returns the inventory of the rows.
+func (c rowCheck) inventory(ctx context.Context, kept Kept) (*Inventory, error) {
+	v := &Inventory{versions: map[string]Installed{}, publishers: map[string]Publisher{}}
 	for _, p := range kept.Publishers {
-		if err := r.takePublisher(ctx, p); err != nil {
-			return err
+		if err := c.addPublisher(ctx, v, p); err != nil {
+			return nil, err
 		}
 	}
 	bySkill := map[string][]Installed{}
@@ -27,17 +34,17 @@ func (r *Registry) take(ctx context.Context, kept Kept) error {
 		bySkill[i.Skill] = append(bySkill[i.Skill], i)
 	}
 	for _, name := range slices.Sorted(maps.Keys(bySkill)) {
-		if err := r.takeSkill(ctx, name, bySkill[name]); err != nil {
-			return err
+		if err := c.addSkill(ctx, v, name, bySkill[name]); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return v, nil
 }
 
-// takePublisher checks a row of the trust store.
-func (r *Registry) takePublisher(ctx context.Context, p Publisher) error {
+// addPublisher checks a row of the trust store.
+func (c rowCheck) addPublisher(ctx context.Context, v *Inventory, p Publisher) error {
 	var payload publisherPayload
-	code, found, err := r.last(ctx, &payload, publisherSubject(p.Name), publisherCodes...)
+	code, found, err := lastEvent(ctx, c.store, &payload, publisherSubject(p.Name), publisherCodes...)
 	if err != nil {
 		return fmt.Errorf("reading the publisher %s from the journal: %w", p.Name, err)
 	}
@@ -57,16 +64,16 @@ func (r *Registry) takePublisher(ctx context.Context, p Publisher) error {
 	if what != "" {
 		p.Problem = damaged("the row of the publisher %s in the trust store was changed: %s", p.Name, what).
 			WithRemedy("Find out who changed it; then pin the publisher's key with `palyra skills trust add`.")
-		r.damaged(ctx, damagePayload{Publisher: p.Name, What: reason.Known(p.Problem, reason.VerificationFailed).Message}, publisherSubject(p.Name))
+		c.damages.report(ctx, damagePayload{Publisher: p.Name, What: reason.Known(p.Problem, reason.VerificationFailed).Message}, publisherSubject(p.Name))
 	}
-	r.publishers[p.Name] = p
+	v.publishers[p.Name] = p
 	return nil
 }
 
-// takeSkill checks the rows of one skill.
-func (r *Registry) takeSkill(ctx context.Context, name string, rows []Installed) error {
+// addSkill checks the rows of one skill.
+func (c rowCheck) addSkill(ctx context.Context, v *Inventory, name string, rows []Installed) error {
 	var payload skillPayload
-	if _, _, err := r.last(ctx, &payload, skillSubject(name), skillCodes...); err != nil {
+	if _, _, err := lastEvent(ctx, c.store, &payload, skillSubject(name), skillCodes...); err != nil {
 		return fmt.Errorf("reading the skill %s from the journal: %w", name, err)
 	}
 	for _, i := range rows {
@@ -79,7 +86,7 @@ func (r *Registry) takeSkill(ctx context.Context, name string, rows []Installed)
 			i.Problem = mendable(i, damaged("the row of %s was changed: %s", i.Name(), differs(stateOf(i), is)))
 			i.Publisher, i.KeyID, i.Digest, i.Status, i.Current = is.Publisher, is.KeyID, is.Digest, is.Status, is.Current
 		}
-		p, err := r.read(i)
+		p, err := c.packages.read(i)
 		switch {
 		case err == nil:
 			i.Manifest = p.Manifest
@@ -87,14 +94,14 @@ func (r *Registry) takeSkill(ctx context.Context, name string, rows []Installed)
 			i.Problem = err
 		}
 		if i.Problem != nil {
-			r.damaged(ctx, damageOf(i, i.Problem), skillSubject(i.Name()))
+			c.damages.report(ctx, damageOf(i, i.Problem), skillSubject(i.Name()))
 		}
-		r.versions[i.Name()] = i
+		v.versions[i.Name()] = i
 	}
 	for _, s := range payload.Versions {
 		if _, there := find(rows, s.Version); !there {
 			gone := Installed{Skill: name, Version: s.Version, Digest: s.Digest}
-			r.damaged(ctx, damageOf(gone, damaged("the row of %s was deleted", gone.Name())), skillSubject(gone.Name()))
+			c.damages.report(ctx, damageOf(gone, damaged("the row of %s was deleted", gone.Name())), skillSubject(gone.Name()))
 		}
 	}
 	return nil
@@ -116,33 +123,4 @@ func differs(row, is versionState) string {
 
 func damageOf(i Installed, problem error) damagePayload {
 	return damagePayload{Skill: i.Skill, Version: i.Version, Publisher: i.Publisher, Digest: i.Digest, What: reason.Known(problem, reason.VerificationFailed).Message}
-}
-
-// damaged records a damage in the journal and the log. A failure to write the journal is only
-// logged, because the caller returns the error of the damage itself.
-func (r *Registry) damaged(ctx context.Context, d damagePayload, subject string) {
-	if err := r.damage(ctx, d, subject); err != nil {
-		r.c.Log.ErrorContext(ctx, "recording a damaged skill in the journal failed", slog.Any("error", err))
-	}
-}
-
-// damage records a damage in the journal once.
-func (r *Registry) damage(ctx context.Context, d damagePayload, subject string) error {
-	r.mu.Lock()
-	reported := r.reported[subject+d.What]
-	r.reported[subject+d.What] = true
-	r.mu.Unlock()
-	if reported {
-		return nil
-	}
-	r.c.Log.WarnContext(ctx, "a skill, its package or its publisher was changed outside of palyrad, and does not run", slog.String("skill", subject), slog.String("problem", d.What))
-	var before damagePayload
-	if _, found, err := r.last(ctx, &before, subject, event.SkillTampered); err != nil || found && before == d {
-		return err
-	}
-	e, err := event.DraftOf(event.SkillTampered, "service:palyrad", subject, d)
-	if err != nil {
-		return err
-	}
-	return r.c.Store.ChangeSkills(context.WithoutCancel(ctx), Change{Events: []event.Draft{e}})
 }

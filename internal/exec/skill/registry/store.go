@@ -134,9 +134,9 @@ type damagePayload struct {
 	What      string `json:"what"`
 }
 
-// last decodes the newest event of a subject.
-func (r *Registry) last(ctx context.Context, into any, subject string, codes ...event.Code) (event.Code, bool, error) {
-	e, found, err := r.c.Store.LastSkillEvent(ctx, subject, codes...)
+// lastEvent decodes the newest event of a subject.
+func lastEvent(ctx context.Context, store Store, into any, subject string, codes ...event.Code) (event.Code, bool, error) {
+	e, found, err := store.LastSkillEvent(ctx, subject, codes...)
 	if err != nil || !found || e.Payload == nil { // an erased payload matches no row
 		return e.Code, found, err
 	}
