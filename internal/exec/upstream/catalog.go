@@ -141,8 +141,8 @@ func (ct *catalog) saw(ctx context.Context, name string, seen declared.Sight, ac
 func (ct *catalog) examine(ctx context.Context, in *instance, actor string) error {
 	looking, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	if in.pipe != nil {
-		in.pipe.begin()
+	if in.process != nil {
+		in.process.pipe.begin()
 	}
 	seen, err := look(looking, in.session, in.server.Meta)
 	if err != nil {

@@ -39,7 +39,7 @@ func (st *starter) client(in *instance) *mcp.Client {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			switch p := req.GetParams().(type) {
 			case *mcp.SubscriptionsAcknowledgedParams:
-				in.took(p.Notifications.ResourceSubscriptions)
+				in.watching.took(p.Notifications.ResourceSubscriptions)
 			case mcp.InputRequest:
 				answer, err := st.asker.asked(ctx, in, p)
 				if err != nil {

@@ -3,8 +3,6 @@ package upstream
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -15,10 +13,8 @@ import (
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/reason"
-	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
-	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/upstream/declared"
 )
 
@@ -46,36 +42,15 @@ type instance struct {
 	session *mcp.ClientSession
 	till    till
 
-	// Fields of a process:
-	pipe     *pipe
-	underway sandbox.Underway
-	stderr   tail
-	stop     context.CancelCauseFunc
-	// ended is closed when the process has exited and final and failed are set.
-	ended  chan struct{}
-	final  sandbox.Report
-	failed error
-	// handed holds the vault secrets of the process.
-	handed *handed
+	// process is the program, nil for a session over HTTP, and handed holds its vault secrets.
+	process *process
+	handed  *handed
+	remote  remote
 
-	// Fields of a session over HTTP:
-	exchange    *secret.Exchange
-	connections *egress.ConnectionLog
-	// listen opens an additional session for notifications between calls.
-	listen func(context.Context) (*mcp.ClientSession, error)
-
-	// refusal is the status of the last error response. oldTransport reports that the server uses
-	// the transport of revision 2024-11-05.
-	refusal      atomic.Int32
-	oldTransport atomic.Bool
-
+	calls    calls
 	watching watching
 
 	mu sync.Mutex
-	// strayLine is the first log line among the messages of a process.
-	strayLine string
-	// calls are the calls in progress, by progress token.
-	calls map[string]*running
 	// active counts the calls in progress; used is the time when the last call ended.
 	active int
 	used   time.Time
@@ -90,9 +65,14 @@ type instance struct {
 	discarded bool
 }
 
-// running is one call on an instance.
-type running struct {
-	call tool.Call
+// remote is the HTTP side of an instance whose server has a URL.
+type remote struct {
+	exchange    *secret.Exchange
+	connections *egress.ConnectionLog
+	// refusal is the status of the last error response. oldTransport reports that the server uses
+	// the transport of revision 2024-11-05.
+	refusal      atomic.Int32
+	oldTransport atomic.Bool
 }
 
 // till provides the secrets of the calls in progress, and none between calls.
@@ -141,31 +121,6 @@ func (t *till) from(secrets []egress.Secret) []egress.Secret {
 	return list
 }
 
-// tail keeps the end of a program's standard error.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const mostTail = 2048
-
-func (t *tail) add(chunk []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, chunk...)
-	if n := len(t.text); n > mostTail {
-		t.text = append([]byte{}, t.text[n-mostTail:]...)
-	}
-}
-
-// last returns the last lines joined into one, for a message.
-func (t *tail) last() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines := strings.Fields(strings.ToValidUTF8(string(t.text), "\ufffd"))
-	return clean(strings.Join(lines, " "), 500)
-}
-
 // unavailable returns the error that explains why an instance cannot be used.
 func (in *instance) unavailable(err error) *reason.Error {
 	var known *reason.Error
@@ -176,11 +131,11 @@ func (in *instance) unavailable(err error) *reason.Error {
 		return known
 	}
 	text := clean(strings.TrimSpace(err.Error()), 300)
-	if why := in.cause(); why != "" {
+	if why := in.process.cause(); why != "" {
 		text = why
 	}
 	failed := reason.Errorf(reason.UpstreamUnavailable, "%s%s", failedPrefix(in.server.Name), text).WithField("server", in.server.Name)
-	if remedy := in.remedy(); remedy != "" {
+	if remedy := in.process.remedy(in.server.Name); remedy != "" {
 		return failed.WithRemedy("%s", remedy)
 	}
 	return failed
@@ -189,7 +144,7 @@ func (in *instance) unavailable(err error) *reason.Error {
 // late returns the error for a server that did not answer in time. It includes the program's
 // other output.
 func (in *instance) late(why error) error {
-	line := in.wroteStray()
+	line := in.process.wroteStray()
 	var known *reason.Error
 	if line == "" || !errors.As(why, &known) {
 		return why
@@ -197,84 +152,14 @@ func (in *instance) late(why error) error {
 	return reason.Errorf(known.Code, "%s; %s", known.Message, line).WithRemedy(logRemedy, in.server.Name)
 }
 
-// The exit codes that shells, env and the sandbox use for a missing or non-executable program.
-const (
-	notExecutable = 126
-	notFound      = 127
-)
-
-// remedy returns the next step if the process itself must be fixed, "" if a retry may succeed.
-func (in *instance) remedy() string {
-	if in.pipe == nil {
-		return ""
-	}
-	select {
-	case <-in.ended:
-		if code := in.final.ExitCode; code != nil && (*code == notFound || *code == notExecutable) {
-			return "The program, or a program that it starts, does not exist in the sandbox or is not executable: install it, then run `palyra mcp refresh " + in.server.Name + "`."
-		}
-	default:
-	}
-	if in.wroteStray() != "" {
-		return fmt.Sprintf(logRemedy, in.server.Name)
-	}
-	return ""
-}
-
 func failedPrefix(server string) string { return "the upstream server " + server + " failed: " }
-
-// cause describes the end of a process, "" while it runs.
-func (in *instance) cause() string {
-	if in.pipe == nil {
-		return ""
-	}
-	var parts []string
-	if why := in.pipe.why(); why != nil && !errors.Is(why, io.EOF) && !errors.Is(why, io.ErrClosedPipe) {
-		parts = append(parts, clean(why.Error(), 300))
-	}
-	select {
-	case <-in.ended:
-		switch f := in.final; {
-		case f.Quota != "":
-			parts = append(parts, "it used up its limit of "+f.Quota)
-		case f.ExitCode != nil:
-			parts = append(parts, fmt.Sprintf("it ended with exit code %d", *f.ExitCode))
-		case len(parts) == 0 && in.failed != nil:
-			parts = append(parts, clean(in.failed.Error(), 300))
-		}
-	default:
-		if len(parts) == 0 {
-			return ""
-		}
-	}
-	if line := in.wroteStray(); line != "" {
-		parts = append(parts, line)
-	}
-	if lastOutput := in.stderr.last(); lastOutput != "" {
-		parts = append(parts, "it wrote: "+lastOutput)
-	}
-	return strings.Join(parts, "; ")
-}
 
 // alive reports whether calls can use the instance.
 func (in *instance) alive() bool {
 	in.mu.Lock()
 	over := in.over
 	in.mu.Unlock()
-	return !over && !in.gone()
-}
-
-// gone reports whether the process has exited or its conversation has ended.
-func (in *instance) gone() bool {
-	if in.pipe == nil {
-		return false
-	}
-	select {
-	case <-in.ended:
-		return true
-	default:
-		return in.pipe.why() != nil
-	}
+	return !over && !in.process.gone()
 }
 
 // died reports whether the instance ended by itself.
@@ -282,17 +167,7 @@ func (in *instance) died() bool {
 	in.mu.Lock()
 	over := in.over
 	in.mu.Unlock()
-	return !over && in.gone()
-}
-
-// wroteSince reports whether a process has written to its copy of the workspace. It returns true
-// if that is unknown.
-func (in *instance) wroteSince() bool {
-	if in.pipe == nil || in.underway.Wrote == nil {
-		return false
-	}
-	wrote, err := in.underway.Wrote()
-	return wrote || err != nil
+	return !over && in.process.gone()
 }
 
 func (in *instance) looked() bool {
@@ -327,7 +202,7 @@ func (in *instance) done() {
 // doubt stops new calls on a session over HTTP after an error outside of a tool's answer, because
 // the session may be over.
 func (in *instance) doubt(err error) {
-	if in.pipe != nil || reason.Of(err) == reason.ToolFailed {
+	if in.process != nil || reason.Of(err) == reason.ToolFailed {
 		return
 	}
 	in.mu.Lock()
@@ -356,13 +231,11 @@ func (in *instance) idleFor(d time.Duration) bool {
 
 // discard removes the uncommitted writes of a process that has exited.
 func (in *instance) discard() {
-	if in.pipe == nil {
+	if in.process == nil {
 		return
 	}
-	<-in.ended
+	layer := in.process.takeLayer()
 	in.mu.Lock()
-	layer := in.final.Layer
-	in.final.Layer = nil
 	in.discarded = true
 	forget := in.active == 0
 	in.mu.Unlock()
@@ -380,30 +253,15 @@ func (in *instance) close(cause error) {
 	in.mu.Lock()
 	in.over = true
 	in.mu.Unlock()
-	in.endWatching()
-	if in.pipe == nil {
+	in.watching.end()
+	if in.process == nil {
 		if in.session != nil {
 			_ = in.session.Close()
 		}
-		in.exchange.Close()
+		in.remote.exchange.Close()
 		return
 	}
-	grace := graceTime
-	if why := in.pipe.why(); why != nil && !errors.Is(why, io.EOF) {
-		grace = 0 // it violated the protocol
-	}
-	_ = in.pipe.Close()
-	if in.ended == nil {
-		return // the process was never started
-	}
-	patience := time.NewTimer(grace)
-	defer patience.Stop()
-	select {
-	case <-in.ended:
-	case <-patience.C:
-		in.stop(cause)
-		<-in.ended
-	}
+	in.process.end(cause)
 	if in.session != nil {
 		_ = in.session.Close()
 	}

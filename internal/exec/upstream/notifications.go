@@ -8,6 +8,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -21,19 +22,53 @@ import (
 // completes a call as soon as it reads the answer, even while earlier notifications are still
 // queued. Queued notifications would then have no recipient.
 
-// forwardNotification forwards a notification to its call. It reports whether the notification
-// is of a kind that belongs to a call.
-func (in *instance) forwardNotification(ctx context.Context, method string, params json.RawMessage) bool {
+// calls are the calls in progress on an instance, by progress token.
+type calls struct {
+	mu   sync.Mutex
+	list map[string]tool.Call
+}
+
+// add adds a call until remove is called.
+func (cs *calls) add(token string, c tool.Call) (remove func()) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.list == nil {
+		cs.list = map[string]tool.Call{}
+	}
+	cs.list[token] = c
+	return func() {
+		cs.mu.Lock()
+		defer cs.mu.Unlock()
+		delete(cs.list, token)
+	}
+}
+
+// only returns the call in progress if there is exactly one.
+func (cs *calls) only() (tool.Call, bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if len(cs.list) != 1 {
+		return tool.Call{}, false
+	}
+	for _, c := range cs.list {
+		return c, true
+	}
+	return tool.Call{}, false
+}
+
+// forward forwards a notification to its call. It reports whether the notification is of a kind
+// that belongs to a call.
+func (cs *calls) forward(ctx context.Context, method string, params json.RawMessage) bool {
 	switch method {
 	case "notifications/progress":
 		var p mcp.ProgressNotificationParams
 		if canonical.Read(params, &p) == nil {
-			in.progressed(&p)
+			cs.progressed(&p)
 		}
 	case "notifications/message":
 		var p mcp.LoggingMessageParams
 		if canonical.Read(params, &p) == nil {
-			in.logged(ctx, &p)
+			cs.logged(ctx, &p)
 		}
 	default:
 		return false
@@ -42,16 +77,16 @@ func (in *instance) forwardNotification(ctx context.Context, method string, para
 }
 
 // progressed forwards progress to its call. It drops progress of an unknown call.
-func (in *instance) progressed(p *mcp.ProgressNotificationParams) {
+func (cs *calls) progressed(p *mcp.ProgressNotificationParams) {
 	token, ok := p.ProgressToken.(string)
 	if !ok {
 		return
 	}
-	in.mu.Lock()
-	call := in.calls[token]
-	in.mu.Unlock()
-	if call != nil && call.call.Peer.Progress != nil {
-		call.call.Peer.Progress(tool.Progress{Done: p.Progress, Total: p.Total, Message: clean(p.Message, 1000)})
+	cs.mu.Lock()
+	call := cs.list[token]
+	cs.mu.Unlock()
+	if call.Peer.Progress != nil {
+		call.Peer.Progress(tool.Progress{Done: p.Progress, Total: p.Total, Message: clean(p.Message, 1000)})
 	}
 }
 
@@ -59,10 +94,10 @@ type callKey struct{}
 
 // logged forwards a log line of the server to the call on whose stream it came. Without such a
 // stream it goes to the only call in progress, if there is exactly one.
-func (in *instance) logged(ctx context.Context, p *mcp.LoggingMessageParams) {
+func (cs *calls) logged(ctx context.Context, p *mcp.LoggingMessageParams) {
 	c, ok := ctx.Value(callKey{}).(tool.Call)
 	if !ok {
-		c, ok = in.only()
+		c, ok = cs.only()
 	}
 	if !ok || c.Peer.Log == nil || c.Peer.LogLevel == "" {
 		return
@@ -76,8 +111,9 @@ func (in *instance) logged(ctx context.Context, p *mcp.LoggingMessageParams) {
 
 // inspectingTransport is the transport of a server over HTTP. It inspects the messages of streams.
 type inspectingTransport struct {
-	next http.RoundTripper
-	in   *instance
+	next   http.RoundTripper
+	calls  *calls
+	remote *remote
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -87,7 +123,7 @@ func (o inspectingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 		return nil, err
 	}
 	if response.StatusCode >= http.StatusBadRequest {
-		o.in.refusal.Store(int32(response.StatusCode))
+		o.remote.refusal.Store(int32(response.StatusCode))
 	}
 	kind, _, _ := mime.ParseMediaType(response.Header.Get("Content-Type"))
 	switch kind {
@@ -95,7 +131,7 @@ func (o inspectingTransport) RoundTrip(r *http.Request) (*http.Response, error) 
 		response.Body, err = wholeMessage(response.Body)
 	case "text/event-stream":
 		ctx := r.Context()
-		response.Body = &inspectedStream{ReadCloser: response.Body, onMessage: func(message []byte) ([]byte, error) { return o.inspect(ctx, message) }, old: func() { o.in.oldTransport.Store(true) }}
+		response.Body = &inspectedStream{ReadCloser: response.Body, onMessage: func(message []byte) ([]byte, error) { return o.inspect(ctx, message) }, old: func() { o.remote.oldTransport.Store(true) }}
 	}
 	if err != nil {
 		return nil, err
@@ -112,7 +148,7 @@ func (o inspectingTransport) inspect(ctx context.Context, message []byte) ([]byt
 	if mayNotify(message) {
 		m, err := decode(message)
 		if request, is := m.(*jsonrpc.Request); err == nil && is && !request.IsCall() {
-			o.in.forwardNotification(ctx, request.Method, request.Params)
+			o.calls.forward(ctx, request.Method, request.Params)
 		}
 	}
 	return wrapContent(message), nil

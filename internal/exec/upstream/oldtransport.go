@@ -31,12 +31,12 @@ func announcesEndpoint(line []byte) bool {
 
 // speaksOld reports whether a server that refused the first request uses the old transport. As
 // the specification requires, it opens a stream and reads the first event.
-func (in *instance) speaksOld(ctx context.Context, transport *mcp.StreamableClientTransport) bool {
-	if in.oldTransport.Load() {
+func (r *remote) speaksOld(ctx context.Context, transport *mcp.StreamableClientTransport) bool {
+	if r.oldTransport.Load() {
 		return true
 	}
 	refused := []int32{http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable, http.StatusUnsupportedMediaType, http.StatusNotImplemented}
-	if !slices.Contains(refused, in.refusal.Load()) {
+	if !slices.Contains(refused, r.refusal.Load()) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
@@ -52,7 +52,7 @@ func (in *instance) speaksOld(ctx context.Context, transport *mcp.StreamableClie
 	}
 	defer response.Body.Close()
 	// The transport (inspectedStream) detects the event while the response is read.
-	for lines := bufio.NewScanner(io.LimitReader(response.Body, 4<<10)); !in.oldTransport.Load() && lines.Scan(); {
+	for lines := bufio.NewScanner(io.LimitReader(response.Body, 4<<10)); !r.oldTransport.Load() && lines.Scan(); {
 	}
-	return in.oldTransport.Load()
+	return r.oldTransport.Load()
 }

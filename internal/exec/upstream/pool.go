@@ -43,7 +43,7 @@ type slot struct {
 // holds the slot.
 func (s *slot) good(l launch) bool {
 	in := s.instance
-	return in != nil && in.alive() && in.made == l.key() && !in.wroteSince()
+	return in != nil && in.alive() && in.made == l.key() && !in.process.wroteSince()
 }
 
 // set stores an instance in the slot. The caller holds it.
@@ -357,10 +357,10 @@ func (pl *Pool) kill(in *instance) {
 	in.mu.Lock()
 	in.over, in.retired = true, true
 	in.mu.Unlock()
-	if in.pipe == nil {
+	if in.process == nil {
 		pl.starter.processes.Go(func() { in.close(errReduced) })
 	} else {
-		in.stop(errReduced)
+		in.process.stop(errReduced)
 	}
 }
 

@@ -127,7 +127,7 @@ var (
 // refuses a request that cannot be attributed to exactly one call.
 func (ak *asker) asked(ctx context.Context, in *instance, p mcp.InputRequest) (mcp.InputResponse, error) {
 	const name = "request"
-	c, ok := in.only()
+	c, ok := in.calls.only()
 	if !ok {
 		if _, is := p.(*mcp.ElicitParams); is {
 			return declined, nil
@@ -275,17 +275,4 @@ func (q *question) read(text json.RawMessage) (mcp.InputResponse, error) {
 		return nil, reason.Errorf(reason.ToolFailed, "the client's answer to %s is not valid: %w", q.request.Method, err)
 	}
 	return answer, nil
-}
-
-// only returns the call in progress on an instance if there is exactly one.
-func (in *instance) only() (tool.Call, bool) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	if len(in.calls) != 1 {
-		return tool.Call{}, false
-	}
-	for _, c := range in.calls {
-		return c.call, true
-	}
-	return tool.Call{}, false
 }

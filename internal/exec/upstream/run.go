@@ -110,12 +110,12 @@ func newReport(version string) tool.Report {
 // first, so that it cannot write during an approval. The next call starts it on the current
 // workspace.
 func settle(ctx context.Context, c tool.Call, in *instance, history overlay.History, err error) (commitgate.Outcome, error) {
-	if !in.wroteSince() {
+	if !in.process.wroteSince() {
 		return commitgate.Outcome{}, err
 	}
 	in.close(errWrote)
 	w := commitgate.Work{
-		Call: c, Layer: in.final.Layer, Workspace: in.server.Workspace, By: "the upstream server " + in.server.Name, ExitCode: in.final.ExitCode, History: history,
+		Call: c, Layer: in.process.final.Layer, Workspace: in.server.Workspace, By: "the upstream server " + in.server.Name, ExitCode: in.process.final.ExitCode, History: history,
 		Judge: in.handed.judge,
 	}
 	defer in.discard()
@@ -158,16 +158,9 @@ const mostRounds = 10
 // sends its requests in the response, and receives the answers when the call is repeated.
 func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawMessage, error) {
 	token := ulid.Make().String()
-	in.mu.Lock()
-	in.calls[token] = &running{call: c}
-	in.mu.Unlock()
-	defer func() {
-		in.mu.Lock()
-		delete(in.calls, token)
-		in.mu.Unlock()
-	}()
-	if in.pipe != nil {
-		in.pipe.begin()
+	defer in.calls.add(token, c)()
+	if in.process != nil {
+		in.process.pipe.begin()
 	}
 	in.logFrom(ctx, c.Peer.LogLevel)
 	ask := t.ask
@@ -184,7 +177,7 @@ func (t proxied) call(ctx context.Context, c tool.Call, in *instance) (json.RawM
 		// The _meta keys that a server declares are an argument.
 		sent.meta = mcp.Meta{"progressToken": token}
 		maps.Copy(sent.meta, given)
-		if in.sessionless() {
+		if sessionless(in.session) {
 			sent.meta[mcp.MetaKeyClientCapabilities] = capabilitiesOf(c.Peer)
 			if level := c.Peer.LogLevel; level != "" {
 				sent.meta[mcp.MetaKeyLogLevel] = level
@@ -235,9 +228,9 @@ func (t proxied) callTool(ctx context.Context, s sending) (got, error) {
 	return got{r, r.InputRequests, r.RequestState}, nil
 }
 
-// sessionless reports whether the server uses a revision without sessions.
-func (in *instance) sessionless() bool {
-	r := in.session.InitializeResult()
+// sessionless reports whether the server of a session uses a revision without sessions.
+func sessionless(s *mcp.ClientSession) bool {
+	r := s.InitializeResult()
 	return r != nil && r.ProtocolVersion >= firstSessionless
 }
 
@@ -292,23 +285,22 @@ func resultOf(r any) (json.RawMessage, error) {
 // describe adds the instance and its connections since the given time to a report.
 func (in *instance) describe(r *tool.Report, since time.Time) {
 	r.Executor.Instance = in.id
-	switch {
-	case in.pipe != nil && in.underway.Connections != nil:
+	if in.process == nil {
+		if log := in.remote.connections; log != nil {
+			r.Egress.Observed, r.Egress.Missed = log.Since(since)
+		}
+		return
+	}
+	known := in.process.underway.Report
+	if connections := in.process.underway.Connections; connections != nil {
 		var all []tool.Connection
-		all, r.Egress.Missed = in.underway.Connections()
-		began := in.underway.Report.Started
+		all, r.Egress.Missed = connections()
 		for _, one := range all {
-			if one.Count > 0 || began.Add(one.Started+one.Duration).After(since) {
+			if one.Count > 0 || known.Started.Add(one.Started+one.Duration).After(since) {
 				r.Egress.Observed = append(r.Egress.Observed, one)
 			}
 		}
-	case in.connections != nil:
-		r.Egress.Observed, r.Egress.Missed = in.connections.Since(since)
 	}
-	if in.pipe == nil {
-		return
-	}
-	known := in.underway.Report
 	isolation := known.Isolation
 	r.Isolation = &isolation
 	r.Executor.Backend, r.Executor.Tier = known.Backend, string(known.Tier)

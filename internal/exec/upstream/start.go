@@ -38,7 +38,7 @@ type starter struct {
 func (st *starter) start(ctx context.Context, l launch, lent []egress.Secret) (*instance, error) {
 	in := &instance{
 		id: l.server.Name + "/" + ulid.Make().String(), server: l.server, owner: l.owner, startedBy: l.by.Principal, made: l.key(),
-		used: time.Now(), calls: map[string]*running{}, handed: l.handed,
+		used: time.Now(), handed: l.handed,
 	}
 	defer in.till.open(lent)()
 	ctx, cancel := context.WithTimeoutCause(ctx, st.use.ConnectTime, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s did not answer within %s", l.server.Name, st.use.ConnectTime))
@@ -49,7 +49,7 @@ func (st *starter) start(ctx context.Context, l launch, lent []egress.Secret) (*
 	if l.server.Remote() {
 		remote, err = st.dial(in, l)
 		transport = remote
-		in.listen = func(ctx context.Context) (*mcp.ClientSession, error) {
+		in.watching.listen = func(ctx context.Context) (*mcp.ClientSession, error) {
 			further, err := st.dial(in, l)
 			if err != nil {
 				return nil, err
@@ -57,16 +57,15 @@ func (st *starter) start(ctx context.Context, l launch, lent []egress.Secret) (*
 			further.DisableStandaloneSSE = false
 			return st.client(in).Connect(ctx, further, nil)
 		}
-	} else {
-		err = st.spawn(ctx, in, l)
-		transport = in.pipe
+	} else if err = st.spawn(ctx, in, l); err == nil {
+		transport = in.process.pipe
 	}
 	if err == nil {
 		in.session, err = st.client(in).Connect(ctx, transport, nil)
 	}
 	if err != nil {
 		switch {
-		case remote != nil && in.speaksOld(ctx, remote):
+		case remote != nil && in.remote.speaksOld(ctx, remote):
 			err = errOldTransport
 		case ctx.Err() != nil:
 			err = in.late(context.Cause(ctx))
@@ -81,8 +80,8 @@ func (st *starter) start(ctx context.Context, l launch, lent []egress.Secret) (*
 
 // spawn starts the program of a server in a sandbox and returns when it runs.
 func (st *starter) spawn(ctx context.Context, in *instance, l launch) error {
-	if p := l.server.Package; p != nil {
-		if err := st.use.Prefixes.Check(l.server.Name, *p); err != nil {
+	if pkg := l.server.Package; pkg != nil {
+		if err := st.use.Prefixes.Check(l.server.Name, *pkg); err != nil {
 			return err
 		}
 	}
@@ -94,36 +93,37 @@ func (st *starter) spawn(ctx context.Context, in *instance, l launch) error {
 	if err != nil {
 		return fmt.Errorf("making a pipe: %w", err)
 	}
-	in.pipe, in.ended = newPipe(write), make(chan struct{})
-	in.pipe.onNotification = in.forwardNotification
-	in.pipe.stray = func(line []byte) { st.stray(in, line) }
+	p := &process{pipe: newPipe(write), ended: make(chan struct{})}
+	in.process = p
+	p.pipe.onNotification = in.calls.forward
+	p.pipe.stray = func(line []byte) { st.stray(in, line) }
 	st.catalog.noted(l.server.Name, func(k *kept) { k.stray = "" })
 	started := make(chan struct{})
 	spec := st.spec(in, l)
 	spec.Caches = state
 	spec.Session = &sandbox.Session{Stdin: read, Started: func(u sandbox.Underway) {
-		in.underway = u
+		p.underway = u
 		close(started)
 	}}
 	running, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	in.stop = stop
+	p.stop = stop
 	if in.handed != nil {
 		in.handed.given.Into(&spec)
 		st.processes.Go(in.guard)
 	}
 	st.processes.Go(func() {
 		defer in.handed.end()
-		defer close(in.ended)
-		in.final, in.failed = st.use.Runner.Run(running, spec)
-		_ = in.pipe.fill.CloseWithError(io.EOF)
+		defer close(p.ended)
+		p.final, p.failed = st.use.Runner.Run(running, spec)
+		_ = p.pipe.fill.CloseWithError(io.EOF)
 		stop(nil)
 	})
 	defer read.Close()
 	select {
 	case <-started:
 		return nil
-	case <-in.ended:
-		return cmpErr(in.failed, errors.New("it ended before it started"))
+	case <-p.ended:
+		return cmpErr(p.failed, errors.New("it ended before it started"))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -147,10 +147,10 @@ func (st *starter) spec(in *instance, l launch) sandbox.Spec {
 		Owner: "mcp/" + l.server.Name + "/" + l.owner.String(),
 		Output: func(stream string, chunk []byte) {
 			if stream == "stderr" {
-				in.stderr.add(chunk)
+				in.process.stderr.add(chunk)
 				return
 			}
-			_, _ = in.pipe.fill.Write(chunk) // without a reader the chunk is dropped
+			_, _ = in.process.pipe.fill.Write(chunk) // without a reader the chunk is dropped
 		},
 	}
 }
@@ -180,12 +180,12 @@ func (st *starter) dial(in *instance, l launch) (*mcp.StreamableClientTransport,
 	if err != nil {
 		return nil, err
 	}
-	if in.exchange == nil {
-		in.connections = egress.NewConnectionLog(time.Now())
-		in.exchange = secret.New("", in.till.from(l.visibleSecrets()))
+	if in.remote.exchange == nil {
+		in.remote.connections = egress.NewConnectionLog(time.Now())
+		in.remote.exchange = secret.New("", in.till.from(l.visibleSecrets()))
 	}
 	dialer := &egress.Dialer{
-		Rules: egress.Rules{Allow: []egress.Rule{allowed}, Deny: st.use.Denied, Gateway: st.use.Gateway}, Log: in.connections, Resolver: st.use.Resolver, Interfaces: st.use.Interfaces,
+		Rules: egress.Rules{Allow: []egress.Rule{allowed}, Deny: st.use.Denied, Gateway: st.use.Gateway}, Log: in.remote.connections, Resolver: st.use.Resolver, Interfaces: st.use.Interfaces,
 	}
 	plain := &http.Transport{
 		DialContext: dialer.DialContext, TLSClientConfig: &tls.Config{RootCAs: st.use.Roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true,
@@ -194,7 +194,7 @@ func (st *starter) dial(in *instance, l launch) (*mcp.StreamableClientTransport,
 	return &mcp.StreamableClientTransport{
 		Endpoint: u.String(),
 		HTTPClient: &http.Client{
-			Transport: inspectingTransport{addressed{secret.Transport{Next: measured{lingering{plain, st.use.LingerTime}}, Secrets: in.exchange}, l.server, l.token, in.exchange}, in},
+			Transport: inspectingTransport{addressed{secret.Transport{Next: measured{lingering{plain, st.use.LingerTime}}, Secrets: in.remote.exchange}, l.server, l.token, in.remote.exchange}, &in.calls, &in.remote},
 			CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 				return reason.Errorf(reason.EgressDenied, "the upstream server %s redirects to %s, but the gateway does not follow redirects", l.server.Name, clean(r.URL.Redacted(), 200)).
 					WithRemedy("If the new URL is correct, have an operator add the server again with that URL.")

@@ -62,17 +62,17 @@ var errTaken = errors.New("a secret of the server was revoked, or its lease has 
 // guard ends the program when one of its leases ends.
 func (in *instance) guard() {
 	select {
-	case <-in.ended:
+	case <-in.process.ended:
 		return
 	case <-in.handed.over:
 	}
 	select {
-	case <-in.ended: // its end returned the leases
+	case <-in.process.ended: // its end returned the leases
 	default:
 		in.mu.Lock()
 		in.over = true
 		in.mu.Unlock()
-		in.stop(errTaken)
+		in.process.stop(errTaken)
 	}
 }
 

@@ -46,6 +46,9 @@ type watching struct {
 	// uris are the watched URIs, each with a channel that is closed when the server confirmed the
 	// subscription.
 	uris map[string]chan struct{}
+	// listen opens an additional session for notifications between calls. It is nil for servers
+	// that are not reached over HTTP.
+	listen func(context.Context) (*mcp.ClientSession, error)
 	// session is a separate session for servers over HTTP of the older revisions. Its stream
 	// between calls may end without ending the streams of calls.
 	session *mcp.ClientSession
@@ -53,10 +56,7 @@ type watching struct {
 
 // watched reports whether a client's subscription keeps an instance alive.
 func (wt *watchers) watched(in *instance) bool {
-	in.watching.mu.Lock()
-	some := len(in.watching.uris) > 0
-	in.watching.mu.Unlock()
-	return some && wt.watcher != nil && wt.watcher.Watches(in.server.Name, in.owner, "")
+	return in.watching.any() && wt.watcher != nil && wt.watcher.Watches(in.server.Name, in.owner, "")
 }
 
 func (wt *watchers) resourcesChanged(in *instance) {
@@ -82,10 +82,7 @@ func (wt *watchers) promptsChanged(in *instance) {
 
 func (wt *watchers) resourceUpdated(in *instance) func(context.Context, *mcp.ResourceUpdatedNotificationRequest) {
 	return func(_ context.Context, r *mcp.ResourceUpdatedNotificationRequest) {
-		in.watching.mu.Lock()
-		_, is := in.watching.uris[r.Params.URI]
-		in.watching.mu.Unlock()
-		if is && wt.watcher != nil {
+		if in.watching.has(r.Params.URI) && wt.watcher != nil {
 			wt.watcher.ResourceUpdated(in.server.Name, in.owner, r.Params.URI)
 		}
 	}
@@ -97,16 +94,15 @@ func subscribe(ctx context.Context, s sending) (got, error) {
 	if err := canonical.Read(s.input, &p); err != nil {
 		return got{}, err
 	}
-	return got{result: map[string]any{}}, s.in.watch(ctx, p.URI)
+	return got{result: map[string]any{}}, s.in.watching.add(ctx, s.in.session, s.in.server.Name, p.URI)
 }
 
-// watch subscribes the instance to a resource, unless it is subscribed already.
-func (in *instance) watch(ctx context.Context, uri string) error {
-	session, err := in.watchBy(ctx)
+// add subscribes the instance with session main to a resource, unless it is subscribed already.
+func (w *watching) add(ctx context.Context, main *mcp.ClientSession, server, uri string) error {
+	session, err := w.by(ctx, main)
 	if err != nil {
 		return err
 	}
-	w := &in.watching
 	w.mu.Lock()
 	if _, is := w.uris[uri]; is {
 		w.mu.Unlock()
@@ -114,7 +110,7 @@ func (in *instance) watch(ctx context.Context, uri string) error {
 	}
 	if len(w.uris) >= mostWatched {
 		w.mu.Unlock()
-		return reason.Errorf(reason.QuotaExceeded, "the limit of %d watched resources of the upstream server %s is reached", mostWatched, in.server.Name).WithRemedy("Unsubscribe from a resource first.")
+		return reason.Errorf(reason.QuotaExceeded, "the limit of %d watched resources of the upstream server %s is reached", mostWatched, server).WithRemedy("Unsubscribe from a resource first.")
 	}
 	if w.uris == nil {
 		w.uris = map[string]chan struct{}{}
@@ -123,11 +119,11 @@ func (in *instance) watch(ctx context.Context, uri string) error {
 	w.uris[uri] = taken
 	w.mu.Unlock()
 	if err := session.Subscribe(ctx, &mcp.SubscribeParams{URI: uri}); err != nil {
-		in.forget(uri)
+		w.forget(uri)
 		return err
 	}
-	if !in.sessionless() { // the newer revisions confirm on the stream that began
-		in.took([]string{uri})
+	if !sessionless(main) { // the newer revisions confirm on the stream that began
+		w.took([]string{uri})
 	}
 	late := time.NewTimer(lookTime)
 	defer late.Stop()
@@ -135,56 +131,56 @@ func (in *instance) watch(ctx context.Context, uri string) error {
 	case <-taken:
 		return nil
 	case <-late.C:
-		err = reason.Errorf(reason.ToolFailed, "the upstream server %s does not report changes of the resource", in.server.Name)
+		err = reason.Errorf(reason.ToolFailed, "the upstream server %s does not report changes of the resource", server)
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	in.forget(uri)
+	w.forget(uri)
 	_ = session.Unsubscribe(context.WithoutCancel(ctx), &mcp.UnsubscribeParams{URI: uri}) // the subscription may not exist
 	return err
 }
 
 // took records that the server confirmed subscriptions.
-func (in *instance) took(uris []string) {
-	in.watching.mu.Lock()
-	defer in.watching.mu.Unlock()
+func (w *watching) took(uris []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, uri := range uris {
-		if taken := in.watching.uris[uri]; taken != nil {
+		if taken := w.uris[uri]; taken != nil {
 			close(taken)
-			in.watching.uris[uri] = nil
+			w.uris[uri] = nil
 		}
 	}
 }
 
-func (in *instance) forget(uri string) {
-	in.watching.mu.Lock()
-	defer in.watching.mu.Unlock()
-	delete(in.watching.uris, uri)
+func (w *watching) forget(uri string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.uris, uri)
 }
 
-// watchBy returns the session for subscriptions.
-func (in *instance) watchBy(ctx context.Context) (*mcp.ClientSession, error) {
-	if in.listen == nil || in.sessionless() {
-		return in.session, nil
+// by returns the session for subscriptions of the instance with session main.
+func (w *watching) by(ctx context.Context, main *mcp.ClientSession) (*mcp.ClientSession, error) {
+	if w.listen == nil || sessionless(main) {
+		return main, nil
 	}
-	in.watching.mu.Lock()
-	defer in.watching.mu.Unlock()
-	if in.watching.session == nil {
-		session, err := in.listen(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.session == nil {
+		session, err := w.listen(ctx)
 		if err != nil {
 			return nil, err
 		}
-		in.watching.session = session
+		w.session = session
 	}
-	return in.watching.session, nil
+	return w.session, nil
 }
 
-// endWatching ends the sessions that exist only for subscriptions.
-func (in *instance) endWatching() {
-	in.watching.mu.Lock()
-	session := in.watching.session
-	in.watching.session, in.watching.uris = nil, nil
-	in.watching.mu.Unlock()
+// end ends the sessions that exist only for subscriptions.
+func (w *watching) end() {
+	w.mu.Lock()
+	session := w.session
+	w.session, w.uris = nil, nil
+	w.mu.Unlock()
 	if session != nil {
 		_ = session.Close()
 	}
@@ -204,24 +200,30 @@ func (m *Manager) Unsubscribe(ctx context.Context, server string, owner access.P
 		return nil
 	}
 	in := m.Pool.current(slotKey{server, owner})
-	if in == nil || !in.watches(uri) {
+	if in == nil || !in.watching.has(uri) {
 		return nil
 	}
 	ctx, end := tool.Isolate(ctx) // the client's context carries the values of its session
 	defer end()
-	session, err := in.watchBy(ctx)
+	session, err := in.watching.by(ctx, in.session)
 	if err != nil {
 		return err
 	}
-	in.forget(uri)
+	in.watching.forget(uri)
 	return session.Unsubscribe(ctx, &mcp.UnsubscribeParams{URI: uri})
 }
 
-func (in *instance) watches(uri string) bool {
-	in.watching.mu.Lock()
-	defer in.watching.mu.Unlock()
-	_, is := in.watching.uris[uri]
+func (w *watching) has(uri string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, is := w.uris[uri]
 	return is
+}
+
+func (w *watching) any() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.uris) > 0
 }
 
 // levels are the log levels, the least severe first.
@@ -233,7 +235,7 @@ var levels = []string{"debug", "info", "notice", "warning", "error", "critical",
 func (in *instance) logFrom(ctx context.Context, level string) {
 	at := slices.Index(levels, level)
 	r := in.session.InitializeResult()
-	if at < 0 || in.sessionless() || r == nil || r.Capabilities == nil || r.Capabilities.Logging == nil {
+	if at < 0 || sessionless(in.session) || r == nil || r.Capabilities == nil || r.Capabilities.Logging == nil {
 		return
 	}
 	in.mu.Lock()
