@@ -29,7 +29,6 @@ var broad = map[string]int{
 	"internal/exec/sandbox/cgroup.Group":          33,
 	"internal/exec/sandbox/jail.Cell":             44,
 	"internal/exec/sandbox/jail.Machine":          27,
-	"internal/exec/wasm/module.parser":            31,
 	"internal/exec/workspace.Root":                29,
 	"internal/exec/workspace/overlay.transaction": 30,
 	"internal/gateway/doctor.subject":             39,

@@ -3,7 +3,6 @@ package module
 import (
 	"encoding/binary"
 	"slices"
-	"strings"
 
 	"palyra/internal/core/reason"
 )
@@ -179,54 +178,6 @@ func (p *parser) readTypes() {
 	}
 }
 
-// maxValues is the maximum number of parameters and of results of a type, as in engines.
-const maxValues = 1000
-
-func (p *parser) valueTypes() string {
-	var b strings.Builder
-	for range p.in.count("parameters or results of one type", maxValues) {
-		b.WriteByte(p.valueType())
-	}
-	return b.String()
-}
-
-// valueType reads the type of a value and returns its letter.
-func (p *parser) valueType() byte {
-	in := &p.in
-	switch t := in.byte(); {
-	case in.err != nil:
-	case t == 0x7f:
-		return 'i'
-	case t == 0x7e:
-		return 'I'
-	case t == 0x7d:
-		return 'f'
-	case t == 0x7c:
-		return 'F'
-	case t == 0x70:
-		return 'r'
-	case t == 0x6f:
-		return 'x'
-	case t == 0x7b && p.limits.SIMD:
-		return 'v'
-	case t == 0x7b:
-		in.refused("SIMD")
-	case t == 0x63 || t == 0x64 || t >= 0x6a && t <= 0x6e || t >= 0x71 && t <= 0x74:
-		in.refused("types of references other than to functions and to the host")
-	case t == 0x69 || t == 0x68:
-		in.refused("exceptions or continuations")
-	default:
-		in.malformed("the value type %#x is unknown", t)
-	}
-	return '?'
-}
-
-func (p *parser) reference() {
-	if t := p.valueType(); p.in.err == nil && t != 'r' && t != 'x' {
-		p.in.malformed("a table of values other than references")
-	}
-}
-
 func (p *parser) readImports() {
 	in := &p.in
 	for range in.count("imports", p.limits.Imports) {
@@ -322,7 +273,7 @@ func (p *parser) readGlobals() {
 		if mutable := in.byte(); in.err == nil && mutable > 1 {
 			in.malformed("a global is neither constant nor variable")
 		}
-		p.constant()
+		p.expression()
 		p.globals++
 	}
 }
@@ -381,7 +332,7 @@ func (p *parser) readElements() {
 			} else if in.err == nil && p.tables == 0 {
 				in.malformed("an element segment fills a table, but the module has none")
 			}
-			p.constant()
+			p.expression()
 		}
 		expressions := flags&4 != 0
 		if flags&3 != 0 {
@@ -393,7 +344,7 @@ func (p *parser) readElements() {
 		}
 		for range in.count("elements of one segment", int(min(p.limits.TableElements, uint64(len(in.data))))) {
 			if expressions {
-				p.constant()
+				p.expression()
 			} else {
 				in.index("function", len(p.functions))
 			}
@@ -417,7 +368,7 @@ func (p *parser) readData() {
 			if in.err == nil && p.memories == 0 {
 				in.malformed("a data segment fills a memory, but the module has none")
 			}
-			p.constant()
+			p.expression()
 		}
 		p.out.DataBytes += len(in.bytes(in.u32()))
 		p.data++

@@ -103,26 +103,31 @@ func Check(module []byte, limits Limits) (*Module, error) {
 		return nil, reason.Errorf(reason.InputTooLarge, "the module has %d bytes; the limit is %d", len(module), limits.ModuleBytes).
 			WithRemedy("Strip it (`palyra skills build` does), or remove large parts of it.")
 	}
-	p := &parser{in: reader{data: module}, limits: limits, out: Module{Exports: map[string]FuncType{}}}
+	p := &parser{scope: scope{in: reader{data: module}, limits: limits}, out: Module{Exports: map[string]FuncType{}}}
 	if err := p.run(); err != nil {
 		return nil, err
 	}
 	return &p.out, nil
 }
 
-// parser parses one module. After the first error, every reading method is a no-op.
-type parser struct {
+// scope reads value types and expressions, whose indices refer to the sections that were read so
+// far. After the first error, every reading method is a no-op.
+type scope struct {
 	in     reader
 	limits Limits
-	out    Module
-
-	types []FuncType
+	types  []FuncType
 	// functions are the types of the functions, imported ones first.
-	functions []FuncType
+	functions                 []FuncType
+	tables, memories, globals int
+}
+
+// parser parses the sections of one module.
+type parser struct {
+	scope
+	out Module
+
 	// imported counts the imported functions, and bodies the entries of the code section.
 	imported, bodies int
-	tables, memories int
-	globals          int
 	exported         map[string]bool
 	memoryExported   bool
 	// dataCount is the value of the data count section, -1 if it is missing.
