@@ -328,7 +328,7 @@ func (t *transaction) close() {
 // openParent opens the directory of a resolved path and creates missing directories. It returns a
 // readable descriptor, which can be synced.
 func (t *transaction) openParent(real string) (*os.File, error) {
-	dir, err := t.root.openDescriptor(".", unix.O_RDONLY|unix.O_DIRECTORY, exact)
+	dir, err := t.root.dir.open(".", unix.O_RDONLY|unix.O_DIRECTORY, exact)
 	if err != nil {
 		return nil, failure("opening", real, err)
 	}

@@ -22,11 +22,11 @@ func (r *Root) Open(name string) (*Handle, error) {
 	if err := checkPath(name); err != nil {
 		return nil, err
 	}
-	descriptor, err := r.openDescriptor(orDot(strings.TrimRight(name, "/")), unix.O_PATH, beneath)
+	descriptor, err := r.dir.open(orDot(strings.TrimRight(name, "/")), unix.O_PATH, beneath)
 	if err != nil {
 		return nil, failure("inspecting", name, err)
 	}
-	info, err := r.infoOfDescriptor(descriptor, name)
+	info, err := r.dir.info(descriptor, name)
 	if err != nil {
 		descriptor.Close()
 		return nil, err
@@ -34,12 +34,13 @@ func (r *Root) Open(name string) (*Handle, error) {
 	return &Handle{descriptor, r, info}, nil
 }
 
-func (r *Root) infoOfDescriptor(descriptor *os.File, name string) (Info, error) {
+// info describes the file of a descriptor by its real path.
+func (d directory) info(descriptor *os.File, name string) (Info, error) {
 	st, err := fstat(descriptor)
 	if err != nil {
 		return Info{}, failure("inspecting", name, err)
 	}
-	real, err := r.realPath(descriptor, st)
+	real, err := d.realPath(descriptor, st)
 	if err != nil {
 		return Info{}, err
 	}
@@ -48,7 +49,7 @@ func (r *Root) infoOfDescriptor(descriptor *os.File, name string) (Info, error) 
 
 // stands reports whether the path still leads to this file.
 func (h *Handle) stands(file os.FileInfo) bool {
-	there, err := h.root.openDescriptor(h.info.Path, unix.O_PATH|unix.O_NOFOLLOW, beneath)
+	there, err := h.root.dir.open(h.info.Path, unix.O_PATH|unix.O_NOFOLLOW, beneath)
 	if err != nil {
 		return false
 	}

@@ -22,7 +22,7 @@ func (r *Root) Judge(changes []Change) error {
 	for _, c := range changes {
 		parts := strings.Split(c.Path, "/")
 		for i, part := range parts {
-			if err := r.judgePart(changes, c, strings.Join(parts[:i], "/"), part, len(parts)-i); err != nil {
+			if err := judgePart(r.dir, changes, c, strings.Join(parts[:i], "/"), part, len(parts)-i); err != nil {
 				return err
 			}
 		}
@@ -30,15 +30,15 @@ func (r *Root) Judge(changes []Change) error {
 	return nil
 }
 
-// judgePart checks one element of a path, which is in dir and has depth-1 elements after it.
-func (r *Root) judgePart(changes []Change, c Change, dir, part string, depth int) error {
+// judgePart checks one element of a path, which is in dir of root and has depth-1 elements after it.
+func judgePart(root directory, changes []Change, c Change, dir, part string, depth int) error {
 	name := Fold(part)
 	steers := slices.Contains(repositorySteers, name) && (depth == 1) != (name == "hooks")
-	makes := slices.Contains(repositoryParts, name) && !c.Delete && !r.has(under(dir, part))
-	if !steers && !makes || !r.has(under(dir, "HEAD")) && !gets(changes, dir, "head") {
+	makes := slices.Contains(repositoryParts, name) && !c.Delete && !root.has(under(dir, part))
+	if !steers && !makes || !root.has(under(dir, "HEAD")) && !gets(changes, dir, "head") {
 		return nil
 	}
-	if !makes && !slices.ContainsFunc(repositoryParts, func(p string) bool { return r.has(under(dir, p)) || gets(changes, dir, p) }) {
+	if !makes && !slices.ContainsFunc(repositoryParts, func(p string) bool { return root.has(under(dir, p)) || gets(changes, dir, p) }) {
 		return nil
 	}
 	e := reason.Errorf(reason.ProtectedPath, "%s is protected: its directory has HEAD, so git would take it for a repository and obey its configuration", quote(c.Path))

@@ -21,6 +21,23 @@ const MaxFile = 64 << 20
 // maxEntries is the maximum number of names read from one directory.
 const maxEntries = 100_000
 
+// Root is one open workspace. It is safe for concurrent use.
+type Root struct {
+	declaration Declaration
+	dir         directory
+}
+
+func openRoot(d Declaration) (*Root, error) {
+	dir, err := openDirectory(d)
+	if err != nil {
+		return nil, err
+	}
+	return &Root{declaration: d, dir: dir}, nil
+}
+
+// Close releases the workspace.
+func (r *Root) Close() error { return r.dir.Close() }
+
 // Kind is the kind of a directory entry.
 type Kind string
 
@@ -170,7 +187,7 @@ func (r *Root) walk(ctx context.Context, dir string, depth int, visit func(Info)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	entries, err := r.readDir(dir)
+	entries, err := r.dir.list(dir)
 	if err != nil && depth == 0 {
 		return err
 	}
@@ -197,7 +214,7 @@ func (r *Root) ReadDir(name string) ([]Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r.readDir(real)
+	return r.dir.list(real)
 }
 
 func sortEntries(entries []Info) {

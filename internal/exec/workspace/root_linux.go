@@ -15,11 +15,8 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Root is one open workspace. It is safe for concurrent use.
-type Root struct {
-	declaration Declaration
-	dir         *os.File
-}
+// directory is an O_PATH descriptor of a workspace, below which paths are opened with openat2(2).
+type directory struct{ *os.File }
 
 const (
 	// beneath permits symbolic links that stay below the directory, but no magic links of /proc.
@@ -31,23 +28,20 @@ const (
 	raceRetries = 64
 )
 
-func openRoot(d Declaration) (*Root, error) {
+func openDirectory(d Declaration) (directory, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
 	fd, err := unix.Openat2(unix.AT_FDCWD, d.Path, &how)
 	if err != nil {
-		return nil, reason.Errorf(reason.WorkspaceScope, "opening workspace %q: %w", d.Name, err).
+		return directory{}, reason.Errorf(reason.WorkspaceScope, "opening workspace %q: %w", d.Name, err).
 			WithRemedy("Check that its directory exists and that no part of the path is now a symbolic link; openat2 needs Linux 5.6.")
 	}
-	return &Root{declaration: d, dir: os.NewFile(uintptr(fd), d.Path)}, nil
+	return directory{os.NewFile(uintptr(fd), d.Path)}, nil
 }
 
-// Close releases the workspace.
-func (r *Root) Close() error { return r.dir.Close() }
-
 // openat2 opens a path below the workspace and returns a raw descriptor.
-func (r *Root) openat2(name string, flags, mode, resolve uint64) (int, error) {
+func (d directory) openat2(name string, flags, mode, resolve uint64) (int, error) {
 	how := unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Mode: mode, Resolve: resolve}
-	conn, err := r.dir.SyscallConn()
+	conn, err := d.SyscallConn()
 	if err != nil {
 		return -1, err
 	}
@@ -66,8 +60,8 @@ func (r *Root) openat2(name string, flags, mode, resolve uint64) (int, error) {
 	return fd, failed
 }
 
-func (r *Root) openDescriptor(name string, flags, resolve uint64) (*os.File, error) {
-	fd, err := r.openat2(name, flags, 0, resolve)
+func (d directory) open(name string, flags, resolve uint64) (*os.File, error) {
+	fd, err := d.openat2(name, flags, 0, resolve)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +70,8 @@ func (r *Root) openDescriptor(name string, flags, resolve uint64) (*os.File, err
 
 // has reports whether an entry of that name exists, including a dangling symbolic link. If that
 // is unknown, it returns true.
-func (r *Root) has(name string) bool {
-	file, err := r.openDescriptor(name, unix.O_PATH|unix.O_NOFOLLOW, beneath)
+func (d directory) has(name string) bool {
+	file, err := d.open(name, unix.O_PATH|unix.O_NOFOLLOW, beneath)
 	if err == nil {
 		file.Close()
 	}
@@ -92,15 +86,15 @@ func (r *Root) Resolve(name string) (string, error) {
 	}
 	rest := ""
 	for at := orDot(strings.TrimRight(name, "/")); ; {
-		real, err := r.resolveExisting(at)
+		info, err := r.Stat(at)
 		if err == nil {
-			return path.Join(real, rest), nil
+			return path.Join(info.Path, rest), nil
 		}
 		if reason.Of(err) != reason.FileNotFound || at == "." {
 			return "", err
 		}
 		dir, base := path.Split(at)
-		if err := r.refuseDangling(at, base); err != nil {
+		if err := r.dir.refuseDangling(at, base); err != nil {
 			return "", err
 		}
 		rest = path.Join(base, rest)
@@ -110,11 +104,11 @@ func (r *Root) Resolve(name string) (string, error) {
 
 // refuseDangling refuses the missing end of a path if it is "..", which has no meaning below a
 // missing directory, or a dangling link.
-func (r *Root) refuseDangling(at, base string) error {
+func (d directory) refuseDangling(at, base string) error {
 	if base == ".." || base == "." {
 		return reason.Errorf(reason.FileNotFound, "%s does not exist", quote(at))
 	}
-	fd, err := r.openat2(at, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
+	fd, err := d.openat2(at, unix.O_PATH|unix.O_NOFOLLOW, 0, beneath)
 	if err == nil {
 		unix.Close(fd)
 		return reason.Errorf(reason.WorkspaceScope, "%s is a symbolic link to a file that does not exist", quote(at)).
@@ -123,19 +117,14 @@ func (r *Root) refuseDangling(at, base string) error {
 	return nil
 }
 
-func (r *Root) resolveExisting(name string) (string, error) {
-	info, err := r.Stat(name)
-	return info.Path, err
-}
-
 // realPath obtains the name of an open file from the kernel and verifies it: the name must lead,
 // without any link, to the same file.
-func (r *Root) realPath(file *os.File, st unix.Stat_t) (string, error) {
+func (d directory) realPath(file *os.File, st unix.Stat_t) (string, error) {
 	whole, err := descriptorPath(file)
 	if err != nil {
 		return "", failure("resolving", file.Name(), err)
 	}
-	top, err := descriptorPath(r.dir)
+	top, err := descriptorPath(d.File)
 	if err != nil {
 		return "", failure("resolving", file.Name(), err)
 	}
@@ -146,7 +135,7 @@ func (r *Root) realPath(file *os.File, st unix.Stat_t) (string, error) {
 	if !ok {
 		return "", reason.Errorf(reason.WorkspaceScope, "%s leaves the workspace", quote(file.Name()))
 	}
-	proof, err := r.openDescriptor(rel, unix.O_PATH|unix.O_NOFOLLOW, exact)
+	proof, err := d.open(rel, unix.O_PATH|unix.O_NOFOLLOW, exact)
 	if err != nil {
 		return "", failure("resolving", file.Name(), err)
 	}
@@ -171,8 +160,8 @@ func descriptorPath(file *os.File) (string, error) {
 	return name, errors.Join(err, failed)
 }
 
-func (r *Root) readDir(real string) ([]Info, error) {
-	dir, err := r.openDescriptor(real, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, exact)
+func (d directory) list(real string) ([]Info, error) {
+	dir, err := d.open(real, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NONBLOCK, exact)
 	if err != nil {
 		return nil, failure("listing", real, err)
 	}

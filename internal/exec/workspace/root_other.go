@@ -14,29 +14,23 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// Root is one open workspace. It is safe for concurrent use. Paths are resolved by os.Root, which
-// follows links that stay inside.
-type Root struct {
-	declaration Declaration
-	dir         *os.Root
-}
+// directory is the directory of a workspace. Paths are resolved by os.Root, which follows links
+// that stay inside.
+type directory struct{ *os.Root }
 
-func openRoot(d Declaration) (*Root, error) {
+func openDirectory(d Declaration) (directory, error) {
 	dir, err := os.OpenRoot(d.Path)
 	if err != nil {
-		return nil, reason.Errorf(reason.WorkspaceScope, "opening workspace %q: %w", d.Name, err).
+		return directory{}, reason.Errorf(reason.WorkspaceScope, "opening workspace %q: %w", d.Name, err).
 			WithRemedy("Check that its directory exists.")
 	}
-	return &Root{declaration: d, dir: dir}, nil
+	return directory{dir}, nil
 }
-
-// Close releases the workspace.
-func (r *Root) Close() error { return r.dir.Close() }
 
 // has reports whether an entry of that name exists, including a dangling symbolic link. If that
 // is unknown, it returns true.
-func (r *Root) has(name string) bool {
-	_, err := r.dir.Lstat(filepath.FromSlash(name))
+func (d directory) has(name string) bool {
+	_, err := d.Lstat(filepath.FromSlash(name))
 	return !errors.Is(err, fs.ErrNotExist) && !isNotDir(err)
 }
 
@@ -67,7 +61,7 @@ func (r *Root) Resolve(name string) (string, error) {
 		next := join(real, part)
 		info, err := r.dir.Lstat(filepath.FromSlash(next))
 		if errors.Is(err, fs.ErrNotExist) {
-			return r.missing(name, next, todo)
+			return missing(name, next, todo)
 		}
 		if err != nil {
 			return "", failure("resolving", name, err)
@@ -86,7 +80,7 @@ func (r *Root) Resolve(name string) (string, error) {
 }
 
 // missing keeps the missing end of a path.
-func (r *Root) missing(name, next string, rest []string) (string, error) {
+func missing(name, next string, rest []string) (string, error) {
 	for _, part := range rest {
 		if part == ".." {
 			return "", reason.Errorf(reason.FileNotFound, "%s does not exist", quote(name))
@@ -95,8 +89,8 @@ func (r *Root) missing(name, next string, rest []string) (string, error) {
 	return path.Join(append([]string{next}, rest...)...), nil
 }
 
-func (r *Root) readDir(real string) ([]Info, error) {
-	dir, err := r.dir.Open(filepath.FromSlash(real))
+func (d directory) list(real string) ([]Info, error) {
+	dir, err := d.Open(filepath.FromSlash(real))
 	if err != nil {
 		return nil, failure("listing", real, err)
 	}

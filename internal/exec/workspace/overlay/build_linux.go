@@ -100,7 +100,7 @@ func (t *transaction) build(ctx context.Context, r *replacement) error {
 	if err != nil {
 		return err
 	}
-	who, err := t.owner(r, dir, base)
+	who, err := ownerOf(r, dir, base)
 	if err != nil {
 		return failure("inspecting", string(r.Path), err)
 	}
@@ -125,8 +125,8 @@ func (t *transaction) build(ctx context.Context, r *replacement) error {
 	return failure("writing", string(r.Path), err)
 }
 
-// owner returns the owner of the replaced file, or of the directory.
-func (t *transaction) owner(r *replacement, dir int, base string) (owner, error) {
+// ownerOf returns the owner of the replaced file, or of the directory.
+func ownerOf(r *replacement, dir int, base string) (owner, error) {
 	if os.Geteuid() != 0 {
 		return owner{-1, -1}, nil
 	}
@@ -218,6 +218,78 @@ func (t *transaction) finalMode(r *replacement, c *Change) error {
 	st, err := fstat(fd)
 	if err == nil {
 		err = unix.Fchmod(fd, uint32(c.Is.Mode)|st.Mode&unix.S_ISGID)
+	}
+	return err
+}
+
+// verify checks that the replaced entries are identical to the entries from which the change
+// set was made.
+func (t *transaction) verify(ctx context.Context, r *replacement) error {
+	if r.Was == None {
+		return nil
+	}
+	dir, _, err := t.locate(r)
+	if err != nil {
+		return err
+	}
+	for _, i := range r.changes {
+		c := &t.changes[i]
+		if c.Was.Type == None {
+			continue
+		}
+		name := r.Temp + strings.TrimPrefix(c.Path, string(r.Path))
+		if err := t.verifyOne(ctx, dir, name, c, r.children[c.Path]); err != nil {
+			return failure("reading", c.Path, err)
+		}
+	}
+	return nil
+}
+
+func (t *transaction) verifyOne(ctx context.Context, dir int, name string, c *Change, children []string) error {
+	at, err := open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(at)
+	st, err := fstat(at)
+	if err != nil {
+		return err
+	}
+	if typeOf(st.Mode) != c.Was.Type || c.Was.Type != Symlink && fileMode(st.Mode) != c.Was.Mode {
+		return conflict(c.Path, "it was changed")
+	}
+	switch c.Was.Type {
+	case Dir:
+		return verifyNames(dir, name, c.Path, children)
+	case Symlink:
+		l, err := link(at, "")
+		if err == nil && l.Target != c.Was.Target {
+			err = conflict(c.Path, "its link target was changed")
+		}
+		return err
+	}
+	fd, err := open(dir, name, readFile, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	sum, _, err := digest(ctx, reader(fd), t.buffer, io.Discard)
+	if err == nil && sum != c.Was.SHA256 {
+		err = conflict(c.Path, "its content was changed")
+	}
+	return err
+}
+
+// verifyNames compares the names in a directory with the recorded names.
+func verifyNames(dir int, name, path string, children []string) error {
+	fd, err := open(dir, name, readDir, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	found, err := listed(fd)
+	if err == nil && !slices.Equal(found, children) {
+		err = conflict(path, "files were added to it or removed from it")
 	}
 	return err
 }

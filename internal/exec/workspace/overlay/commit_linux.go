@@ -89,13 +89,12 @@ func lend(upper int, dir string) error {
 
 // transaction is a commit in progress. Its replacements are the replacements of its manifest.
 type transaction struct {
-	dirs         dirCache
-	changes      []Change
-	source       source
-	replacements []replacement
-	offsets      []int64
-	record       *record
-	buffer       []byte
+	replacer
+	changes []Change
+	source  source
+	offsets []int64
+	record  *record
+	buffer  []byte
 	// each is true if new files are synced individually.
 	each bool
 }
@@ -119,20 +118,18 @@ func commit(ctx context.Context, root *os.File, changes []Change, from source, s
 
 // newTransaction plans a commit and completes its summary.
 func newTransaction(changes []Change, from source, s *Summary) (*transaction, *manifest) {
-	t := &transaction{changes: changes, source: from, replacements: replacementsOf(changes, s.ID), buffer: make([]byte, bufferSize), each: len(changes) <= syncEach}
+	t := &transaction{changes: changes, source: from, replacer: replacer{replacements: replacementsOf(changes, s.ID)}, buffer: make([]byte, bufferSize), each: len(changes) <= syncEach}
 	t.offsets, s.Kept = offsets(changes)
 	return t, &manifest{Version: manifestVersion, Summary: *s, Entries: entries(changes), Replacements: t.replacements, Offsets: t.offsets}
 }
 
 // in opens the workspace and the record while do runs.
 func (t *transaction) in(root int, h History, m *manifest, diff string, do func() error) error {
-	low, err := open(root, ".", readDir, 0)
+	done, err := t.open(root)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(low)
-	t.dirs = dirCache{root: low, fd: -1}
-	defer t.dirs.close()
+	defer done()
 	if t.record, err = h.begin(*m, diff); err != nil {
 		return err
 	}
@@ -234,37 +231,4 @@ func (t *transaction) apply(ctx context.Context) error {
 		}
 	}
 	return t.record.setState(recordDecided)
-}
-
-// discard removes the files that prepare made. None of them is in place yet, and only this change
-// set uses names with its id.
-func (t *transaction) discard() error {
-	return t.backwards(func(r *replacement) error {
-		dir, _, err := t.locate(r)
-		if reason.Of(err) == reason.CommitConflict {
-			return nil // its directory is gone with its content
-		}
-		if err != nil {
-			return err
-		}
-		return failure("removing", r.Temp, removeTree(dir, r.Temp))
-	})
-}
-
-// rollback reverts apply and prepare.
-func (t *transaction) rollback() error { return t.backwards(t.revert) }
-
-// backwards undoes every replacement, the last first.
-func (t *transaction) backwards(undo func(r *replacement) error) error {
-	var failed []error
-	for i := len(t.replacements) - 1; i >= 0; i-- {
-		r := &t.replacements[i]
-		switch {
-		case !r.modeOnly():
-			failed = append(failed, undo(r))
-		case r.widens():
-			failed = append(failed, t.restoreMode(r))
-		}
-	}
-	return errors.Join(failed...)
 }

@@ -3,10 +3,7 @@ package overlay
 import (
 	"context"
 	"errors"
-	"io"
 	"io/fs"
-	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -44,10 +41,26 @@ func (d *dirCache) close() {
 	d.fd = -1
 }
 
+// replacer moves replacements into place in a workspace, and back.
+type replacer struct {
+	dirs         dirCache
+	replacements []replacement
+}
+
+// open opens the workspace until done is called.
+func (rp *replacer) open(root int) (done func(), err error) {
+	low, err := open(root, ".", readDir, 0)
+	if err != nil {
+		return nil, err
+	}
+	rp.dirs = dirCache{root: low, fd: -1}
+	return func() { rp.dirs.close(); unix.Close(low) }, nil
+}
+
 // locate splits the path of a replacement into its open directory and its name there.
-func (t *transaction) locate(r *replacement) (dir int, base string, err error) {
+func (rp *replacer) locate(r *replacement) (dir int, base string, err error) {
 	parent, base := split(string(r.Path))
-	dir, err = t.dirs.at(parent)
+	dir, err = rp.dirs.at(parent)
 	if missing(err) || errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EXDEV) {
 		err = conflict(string(r.Path), "its directory no longer exists")
 	}
@@ -69,8 +82,8 @@ func fingerprintOf(st unix.Stat_t) fingerprint {
 }
 
 // install moves a replacement into place with one rename.
-func (t *transaction) install(_ context.Context, r *replacement) error {
-	dir, base, err := t.locate(r)
+func (rp *replacer) install(_ context.Context, r *replacement) error {
+	dir, base, err := rp.locate(r)
 	if err != nil {
 		return err
 	}
@@ -97,8 +110,8 @@ func (t *transaction) install(_ context.Context, r *replacement) error {
 
 // isInstalled reports whether a replacement is in place. A deletion is in place if its temporary
 // name exists: only this transaction uses that name, so the entry was moved there from the path.
-func (t *transaction) isInstalled(r *replacement) (bool, error) {
-	dir, base, err := t.locate(r)
+func (rp *replacer) isInstalled(r *replacement) (bool, error) {
+	dir, base, err := rp.locate(r)
 	if err != nil {
 		return false, err
 	}
@@ -112,12 +125,12 @@ func (t *transaction) isInstalled(r *replacement) (bool, error) {
 
 // revert undoes install, and removes the files built for the replacement. A file with another
 // fingerprint belongs to another process and stays.
-func (t *transaction) revert(r *replacement) error {
-	done, err := t.isInstalled(r)
+func (rp *replacer) revert(r *replacement) error {
+	done, err := rp.isInstalled(r)
 	if err != nil {
 		return err
 	}
-	dir, base, err := t.locate(r)
+	dir, base, err := rp.locate(r)
 	if err != nil {
 		return err
 	}
@@ -126,7 +139,7 @@ func (t *transaction) revert(r *replacement) error {
 			return err
 		}
 	}
-	return t.removeNew(r, dir)
+	return rp.removeNew(r, dir)
 }
 
 // uninstall is the inverse of install.
@@ -142,7 +155,7 @@ func uninstall(r *replacement, dir int, base string) error {
 }
 
 // removeNew removes the temporary name if it holds the file built for a replacement.
-func (t *transaction) removeNew(r *replacement, dir int) error {
+func (rp *replacer) removeNew(r *replacement, dir int) error {
 	st, err := statAt(dir, r.Temp)
 	if missing(err) {
 		return nil
@@ -153,82 +166,10 @@ func (t *transaction) removeNew(r *replacement, dir int) error {
 	return reason.Errorf(reason.CommitConflict, "%s was changed while it was being written; the changed file is kept as %s", quote(string(r.Path)), quote(r.Temp))
 }
 
-// verify checks that the replaced entries are identical to the entries from which the change
-// set was made.
-func (t *transaction) verify(ctx context.Context, r *replacement) error {
-	if r.Was == None {
-		return nil
-	}
-	dir, _, err := t.locate(r)
-	if err != nil {
-		return err
-	}
-	for _, i := range r.changes {
-		c := &t.changes[i]
-		if c.Was.Type == None {
-			continue
-		}
-		name := r.Temp + strings.TrimPrefix(c.Path, string(r.Path))
-		if err := t.verifyOne(ctx, dir, name, c, r.children[c.Path]); err != nil {
-			return failure("reading", c.Path, err)
-		}
-	}
-	return nil
-}
-
-func (t *transaction) verifyOne(ctx context.Context, dir int, name string, c *Change, children []string) error {
-	at, err := open(dir, name, unix.O_PATH|unix.O_NOFOLLOW, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(at)
-	st, err := fstat(at)
-	if err != nil {
-		return err
-	}
-	if typeOf(st.Mode) != c.Was.Type || c.Was.Type != Symlink && fileMode(st.Mode) != c.Was.Mode {
-		return conflict(c.Path, "it was changed")
-	}
-	switch c.Was.Type {
-	case Dir:
-		return t.verifyNames(dir, name, c.Path, children)
-	case Symlink:
-		l, err := link(at, "")
-		if err == nil && l.Target != c.Was.Target {
-			err = conflict(c.Path, "its link target was changed")
-		}
-		return err
-	}
-	fd, err := open(dir, name, readFile, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	sum, _, err := digest(ctx, reader(fd), t.buffer, io.Discard)
-	if err == nil && sum != c.Was.SHA256 {
-		err = conflict(c.Path, "its content was changed")
-	}
-	return err
-}
-
-// verifyNames compares the names in a directory with the recorded names.
-func (t *transaction) verifyNames(dir int, name, path string, children []string) error {
-	fd, err := open(dir, name, readDir, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	found, err := listed(fd)
-	if err == nil && !slices.Equal(found, children) {
-		err = conflict(path, "files were added to it or removed from it")
-	}
-	return err
-}
-
 // setMode changes the mode of a directory if it has the old mode. Set-ID and sticky bits stay
 // unchanged.
-func (t *transaction) setMode(r *replacement, was, is fs.FileMode) error {
-	return t.withMode(r, func(fd int, st unix.Stat_t) error {
+func (rp *replacer) setMode(r *replacement, was, is fs.FileMode) error {
+	return rp.withMode(r, func(fd int, st unix.Stat_t) error {
 		switch fileMode(st.Mode) {
 		case is:
 			return nil
@@ -241,8 +182,8 @@ func (t *transaction) setMode(r *replacement, was, is fs.FileMode) error {
 
 // restoreMode undoes setMode. A directory with a third mode was changed by another process and
 // stays.
-func (t *transaction) restoreMode(r *replacement) error {
-	err := t.setMode(r, r.IsMode, r.WasMode)
+func (rp *replacer) restoreMode(r *replacement) error {
+	err := rp.setMode(r, r.IsMode, r.WasMode)
 	if reason.Of(err) == reason.CommitConflict {
 		return nil
 	}
@@ -250,8 +191,8 @@ func (t *transaction) restoreMode(r *replacement) error {
 }
 
 // checkMode verifies that a directory still has its recorded mode.
-func (t *transaction) checkMode(r *replacement) error {
-	return t.withMode(r, func(_ int, st unix.Stat_t) error {
+func (rp *replacer) checkMode(r *replacement) error {
+	return rp.withMode(r, func(_ int, st unix.Stat_t) error {
 		if fileMode(st.Mode) != r.WasMode {
 			return conflict(string(r.Path), "its mode was changed")
 		}
@@ -260,8 +201,8 @@ func (t *transaction) checkMode(r *replacement) error {
 }
 
 // withMode opens the directory of a replacement and passes its state to do.
-func (t *transaction) withMode(r *replacement, do func(fd int, st unix.Stat_t) error) error {
-	fd, err := open(t.dirs.root, string(r.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+func (rp *replacer) withMode(r *replacement, do func(fd int, st unix.Stat_t) error) error {
+	fd, err := open(rp.dirs.root, string(r.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if missing(err) || errors.Is(err, unix.ELOOP) {
 		return conflict(string(r.Path), "it no longer exists")
 	}
@@ -274,6 +215,81 @@ func (t *transaction) withMode(r *replacement, do func(fd int, st unix.Stat_t) e
 		err = do(fd, st)
 	}
 	return failure("changing the mode of", string(r.Path), err)
+}
+
+// removeOld removes the replaced files.
+func (rp *replacer) removeOld(r *replacement) error {
+	if r.modeOnly() || r.Was == None {
+		return nil
+	}
+	dir, _, err := rp.locate(r)
+	if err != nil {
+		return err
+	}
+	st, err := statAt(dir, r.Temp)
+	if missing(err) || err == nil && !r.Old.is(st, err) {
+		return nil
+	}
+	return failure("removing", r.Temp, removeTree(dir, r.Temp))
+}
+
+// discard removes the files that prepare made. None of them is in place yet, and only this change
+// set uses names with its id.
+func (rp *replacer) discard() error {
+	return rp.backwards(func(r *replacement) error {
+		dir, _, err := rp.locate(r)
+		if reason.Of(err) == reason.CommitConflict {
+			return nil // its directory is gone with its content
+		}
+		if err != nil {
+			return err
+		}
+		return failure("removing", r.Temp, removeTree(dir, r.Temp))
+	})
+}
+
+// rollback reverts apply and prepare of the transaction.
+func (rp *replacer) rollback() error { return rp.backwards(rp.revert) }
+
+// backwards undoes every replacement, the last first.
+func (rp *replacer) backwards(undo func(r *replacement) error) error {
+	var failed []error
+	for i := len(rp.replacements) - 1; i >= 0; i-- {
+		r := &rp.replacements[i]
+		switch {
+		case !r.modeOnly():
+			failed = append(failed, undo(r))
+		case r.widens():
+			failed = append(failed, rp.restoreMode(r))
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// forward repeats the renames that a power failure reverted after the change set was decided.
+func (rp *replacer) forward() error {
+	for i := range rp.replacements {
+		r := &rp.replacements[i]
+		if r.modeOnly() {
+			continue
+		}
+		dir, base, err := rp.locate(r)
+		if err != nil {
+			return err
+		}
+		st, statErr := statAt(dir, r.Temp)
+		again := r.Fresh.untouched(st, statErr)
+		if r.Is == None {
+			st, statErr = statAt(dir, base)
+			again = r.Old.untouched(st, statErr)
+		}
+		if again {
+			if err := rp.install(context.Background(), r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func conflict(name, why string) error {

@@ -9,28 +9,25 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"palyra/internal/core/reason"
 )
 
 // finish cleans up after a change set is in place: it removes the replaced files, sets the modes
 // of directories, and marks the change set that it undid.
 func (h History) finish(root int, m *manifest) error {
-	low, err := open(root, ".", readDir, 0)
+	rp := &replacer{replacements: m.Replacements}
+	done, err := rp.open(root)
 	if err != nil {
 		return err
 	}
-	defer unix.Close(low)
-	t := &transaction{dirs: dirCache{root: low, fd: -1}, replacements: m.Replacements}
-	defer t.dirs.close()
+	defer done()
 	var failed []error
-	for i := range t.replacements {
-		failed = append(failed, t.removeOld(&t.replacements[i]))
+	for i := range rp.replacements {
+		failed = append(failed, rp.removeOld(&rp.replacements[i]))
 	}
-	for i := range t.replacements {
-		if r := &t.replacements[i]; r.modeOnly() && !r.widens() {
-			failed = append(failed, t.setMode(r, r.WasMode, r.IsMode))
+	for i := range rp.replacements {
+		if r := &rp.replacements[i]; r.modeOnly() && !r.widens() {
+			failed = append(failed, rp.setMode(r, r.WasMode, r.IsMode))
 		}
 	}
 	if m.Undoes != "" {
@@ -51,22 +48,6 @@ func (h History) mark(workspace, id string, s RecordState) error {
 		return nil // it was pruned in the meantime
 	}
 	return setState(dir, s)
-}
-
-// removeOld removes the replaced files.
-func (t *transaction) removeOld(r *replacement) error {
-	if r.modeOnly() || r.Was == None {
-		return nil
-	}
-	dir, _, err := t.locate(r)
-	if err != nil {
-		return err
-	}
-	st, err := statAt(dir, r.Temp)
-	if missing(err) || err == nil && !r.Old.is(st, err) {
-		return nil
-	}
-	return failure("removing", r.Temp, removeTree(dir, r.Temp))
 }
 
 // Undo reverts a committed change set, either completely or not at all: every path must still be
@@ -206,22 +187,21 @@ func (h History) recover(root int, workspace, id string) (*Recovered, error) {
 			return nil, err
 		}
 	}
-	low, err := open(root, ".", readDir, 0)
+	rp := &replacer{replacements: m.Replacements}
+	done, err := rp.open(root)
 	if err != nil {
 		return nil, err
 	}
-	defer unix.Close(low)
-	t := &transaction{dirs: dirCache{root: low, fd: -1}, replacements: m.Replacements}
-	defer t.dirs.close()
-	back := t.rollback
+	defer done()
+	back := rp.rollback
 	switch state {
 	case recordDecided:
-		if err := t.forward(); err != nil {
+		if err := rp.forward(); err != nil {
 			return nil, err
 		}
 		return &Recovered{workspace, id, true}, h.finish(root, &m)
 	case recordPreparing:
-		back = t.discard
+		back = rp.discard
 	}
 	if err := back(); err != nil {
 		return nil, err
@@ -231,30 +211,4 @@ func (h History) recover(root int, workspace, id string) (*Recovered, error) {
 		err = os.RemoveAll(dir)
 	}
 	return &Recovered{workspace, id, false}, err
-}
-
-// forward repeats the renames that a power failure reverted after the change set was decided.
-func (t *transaction) forward() error {
-	for i := range t.replacements {
-		r := &t.replacements[i]
-		if r.modeOnly() {
-			continue
-		}
-		dir, base, err := t.locate(r)
-		if err != nil {
-			return err
-		}
-		st, statErr := statAt(dir, r.Temp)
-		again := r.Fresh.untouched(st, statErr)
-		if r.Is == None {
-			st, statErr = statAt(dir, base)
-			again = r.Old.untouched(st, statErr)
-		}
-		if again {
-			if err := t.install(context.Background(), r); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
