@@ -36,15 +36,6 @@ func (m machine) lowerRung() bool {
 	return m.status.Rung != "" && m.status.Rung != sandbox.Full
 }
 
-// available returns an error if the probe found a required part missing. No approval is requested
-// for a call that cannot run.
-func (m machine) available(mode sandbox.WorkspaceMode) error {
-	if err := m.probed(); err != nil {
-		return err
-	}
-	return m.confirmed(mode)
-}
-
 // probed returns the reason of the last probe why no sandbox works.
 func (m machine) probed() error {
 	if m.runner == nil {
@@ -59,8 +50,12 @@ func (m machine) probed() error {
 		WithRemedy("%s palyrad retries automatically; restart it after installing software.", remedy)
 }
 
-// confirmed returns an error if the probe did not confirm a required layer.
-func (m machine) confirmed(mode sandbox.WorkspaceMode) error {
+// available returns an error if the probe found a required part missing. No approval is requested
+// for a call that cannot run.
+func (m machine) available(mode sandbox.WorkspaceMode) error {
+	if err := m.probed(); err != nil {
+		return err
+	}
 	if mode == sandbox.CopyOnWrite && !slices.Contains(m.status.Layers, layerCopyOnWrite) {
 		return reason.Errorf(reason.SandboxUnavailable, "this machine cannot give a program a copy of its workspace").
 			WithRemedy("Ask for read_only. The operator may set mode = \"direct\" for the workspace, which has weaker guarantees (docs/workspaces.md), and restart palyrad.").

@@ -155,19 +155,15 @@ func (in *instance) late(why error) error {
 func failedPrefix(server string) string { return "the upstream server " + server + " failed: " }
 
 // alive reports whether calls can use the instance.
-func (in *instance) alive() bool {
-	in.mu.Lock()
-	over := in.over
-	in.mu.Unlock()
-	return !over && !in.process.gone()
-}
+func (in *instance) alive() bool { return in.accepts() && !in.process.gone() }
 
 // died reports whether the instance ended by itself.
-func (in *instance) died() bool {
+func (in *instance) died() bool { return in.accepts() && in.process.gone() }
+
+func (in *instance) accepts() bool {
 	in.mu.Lock()
-	over := in.over
-	in.mu.Unlock()
-	return !over && in.process.gone()
+	defer in.mu.Unlock()
+	return !in.over
 }
 
 func (in *instance) looked() bool {

@@ -32,9 +32,6 @@ type calls struct {
 func (cs *calls) add(token string, c tool.Call) (remove func()) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if cs.list == nil {
-		cs.list = map[string]tool.Call{}
-	}
 	cs.list[token] = c
 	return func() {
 		cs.mu.Lock()

@@ -15,6 +15,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/egress/secret"
 	"palyra/internal/exec/sandbox"
@@ -38,7 +39,7 @@ type starter struct {
 func (st *starter) start(ctx context.Context, l launch, lent []egress.Secret) (*instance, error) {
 	in := &instance{
 		id: l.server.Name + "/" + ulid.Make().String(), server: l.server, owner: l.owner, startedBy: l.by.Principal, made: l.key(),
-		used: time.Now(), handed: l.handed,
+		used: time.Now(), calls: calls{list: map[string]tool.Call{}}, handed: l.handed,
 	}
 	defer in.till.open(lent)()
 	ctx, cancel := context.WithTimeoutCause(ctx, st.use.ConnectTime, reason.Errorf(reason.UpstreamUnavailable, "the upstream server %s did not answer within %s", l.server.Name, st.use.ConnectTime))
