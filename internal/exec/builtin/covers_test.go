@@ -29,7 +29,7 @@ func TestGrantsOfPrograms(t *testing.T) {
 			t.Errorf("%s: %q, want %q", argv0, plan.ExactOnly, why)
 		}
 	}
-	want := "any git programCall, any arguments but those that start other programs, without variables that may change what runs, in workspace default"
+	want := "any git command, any arguments but those that start other programs, without variables that may change what runs, in workspace default"
 	if plan := must.Get(b.plan("process.run", object{"argv": []string{"git", "status"}}))(t); plan.SubjectCovers != want {
 		t.Errorf("offline: %q", plan.SubjectCovers)
 	}

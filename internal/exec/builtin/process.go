@@ -222,7 +222,7 @@ func summaryOf(c programCall) string {
 // hosts, so it includes everything that the operator's rules permit the program to reach, even
 // if this call requests less.
 func (t process) anyCall(c programCall) string {
-	text := fmt.Sprintf("any %s programCall, any arguments but those that start other programs, without variables that may change what runs, in workspace %s", c.program.Basename, c.name)
+	text := fmt.Sprintf("any %s command, any arguments but those that start other programs, without variables that may change what runs, in workspace %s", c.program.Basename, c.name)
 	if c.net.mode != egress.Strict || len(t.network.reach.Rules.Allow) > 0 {
 		text += ", with the network that programs may use here"
 	}
