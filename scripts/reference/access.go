@@ -59,7 +59,7 @@ func (f *roleFinder) who(p access.Permission) string {
 	for _, name := range append([]string{anyMember}, roleNames()...) {
 		m := f.members[name]
 		caller := access.Caller{Principal: m.Principal, OnBehalfOf: m.Principal, Roles: m.Roles, Surface: access.SurfaceGRPC, Paired: true}
-		if f.set.Permit(policy.AccessRequest{Caller: caller, Permission: p}) != nil {
+		if f.set.Access().Permit(policy.AccessRequest{Caller: caller, Permission: p}) != nil {
 			continue
 		}
 		if name == anyMember {
