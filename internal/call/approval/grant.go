@@ -198,8 +198,6 @@ func (b *grantBook) ends(g Grant) time.Time {
 	return g.ExpiresAt
 }
 
-func (b *grantBook) lastSeen(session string) time.Time { return b.seen[session] }
-
 // touch notes activity in a session that is not idle yet.
 func (b *grantBook) touch(session string, at time.Time) {
 	if last, ok := b.seen[session]; ok && at.Sub(last) < b.idle {

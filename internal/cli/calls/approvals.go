@@ -152,7 +152,7 @@ func (a *approvalCommands) approvalsShow() *cobra.Command {
 			v := reply.GetApproval()
 			return a.PrintOne("Approval", approvalRecord(a.App, v), func(p *printer.Page) {
 				ask.Page(a.App, p, v)
-				p.Block("proofs", strings.Join(provenLines(a.App, ctx, g, v), "\n"))
+				p.Block("proofs", strings.Join(provenLines(ctx, a.App, g, v), "\n"))
 			})
 		})}
 }

@@ -15,7 +15,7 @@ import (
 // provenLines reports for each passkey vote whether its signature is valid. It verifies with this
 // device's copy of the gateway's root and the public key that the gateway returns; palyra journal
 // verify uses the key in the journal.
-func provenLines(a *client.App, ctx context.Context, g *client.Gateway, v *palyrav1.Approval) (lines []string) {
+func provenLines(ctx context.Context, a *client.App, g *client.Gateway, v *palyrav1.Approval) (lines []string) {
 	gateway := ""
 	if dir, err := a.BundleInUse(); err == nil {
 		if b, err := identity.ReadBundle(dir); err == nil {
