@@ -104,7 +104,7 @@ const resumeEvery = time.Minute
 // until then the old key decrypts everything.
 func resumeRekey(ctx context.Context, g *gateway) error {
 	for ctx.Err() == nil {
-		done, err := g.vault.Resume(ctx)
+		done, err := g.vault.Keys.Resume(ctx)
 		switch {
 		case err == nil:
 			if len(done.Unreadable) > 0 {
@@ -126,7 +126,7 @@ func resumeRekey(ctx context.Context, g *gateway) error {
 
 // keepLeases ends expired leases of secrets.
 func keepLeases(ctx context.Context, g *gateway) error {
-	return g.vault.Run(ctx, func(err error) {
+	return g.vault.Leases.Run(ctx, func(err error) {
 		g.log.WarnContext(ctx, "the end of a lease is not in the journal", slog.Any("error", err))
 	})
 }

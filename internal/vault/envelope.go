@@ -3,7 +3,6 @@ package vault
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/rand"
@@ -78,6 +77,43 @@ func (r Record) version(n int) (Version, bool) {
 		}
 	}
 	return Version{}, false
+}
+
+// asTold refuses a record that does not match the newest journaled state: a complete older
+// state passes all other checks.
+func (r Record) asTold() error {
+	var put struct {
+		Version int    `json:"version"`
+		Seal    []byte `json:"seal"`
+	}
+	switch {
+	case r.Last.Code == "":
+		return errors.New("the journal has no event of it")
+	case r.Last.Code == event.SecretEnded: // the secret must not be used in any case
+		return nil
+	case r.Last.Code != event.SecretPut:
+		return errors.New("the journal records its removal, but it exists")
+	case r.Last.Payload == nil:
+		return nil
+	}
+	if err := json.Unmarshal(r.Last.Payload, &put); err != nil {
+		return fmt.Errorf("reading its newest event: %w", err)
+	}
+	if put.Version != r.Newest {
+		return fmt.Errorf("its newest version is %d, but the journal records %d", r.Newest, put.Version)
+	}
+	// Events of older releases have no seal.
+	if put.Seal != nil && !bytes.Equal(put.Seal, r.Seal) {
+		return errors.New("it does not match the journal's last put")
+	}
+	return nil
+}
+
+// sameKeys reports whether two records have the same wrapped data keys.
+func (r Record) sameKeys(of Record) bool {
+	return slices.EqualFunc(r.Versions, of.Versions, func(a, b Version) bool {
+		return a.Number == b.Number && a.KEK == b.KEK && bytes.Equal(a.Key, b.Key)
+	})
 }
 
 // About returns the text that is authenticated with the wrapped data key of a version.
@@ -197,102 +233,4 @@ func openMetadata(key []byte, r Record) (Secret, error) {
 		return Secret{}, errOpen
 	}
 	return m, nil
-}
-
-// opened is a record with verified metadata.
-type opened struct {
-	Secret
-
-	record Record
-}
-
-// openRecord verifies the metadata of a record.
-func (s *Service) openRecord(ctx context.Context, r Record) (opened, error) {
-	v, ok := r.version(r.Newest)
-	if !ok {
-		return opened{}, unreadable(r.Ref, errOpen)
-	}
-	key, err := s.dataKey(ctx, r.Ref, v)
-	if err != nil {
-		return opened{}, err
-	}
-	defer clear(key)
-	m, err := openMetadata(key, r)
-	if err != nil {
-		return opened{}, unreadable(r.Ref, err)
-	}
-	if err := r.asTold(); err != nil {
-		return opened{}, unreadable(r.Ref, err).
-			WithRemedy("An older state of the store was restored: find out who can write the store. Then run `palyra vault rm %s`, and put the secret again.", r.Ref)
-	}
-	m.Ended = s.ended(m.Ref, m.Holder, r.Last.Code)
-	return opened{m, r}, nil
-}
-
-// asTold refuses a record that does not match the newest journaled state: a complete older
-// state passes all other checks.
-func (r Record) asTold() error {
-	var put struct {
-		Version int    `json:"version"`
-		Seal    []byte `json:"seal"`
-	}
-	switch {
-	case r.Last.Code == "":
-		return errors.New("the journal has no event of it")
-	case r.Last.Code == event.SecretEnded: // the secret must not be used in any case
-		return nil
-	case r.Last.Code != event.SecretPut:
-		return errors.New("the journal records its removal, but it exists")
-	case r.Last.Payload == nil:
-		return nil
-	}
-	if err := json.Unmarshal(r.Last.Payload, &put); err != nil {
-		return fmt.Errorf("reading its newest event: %w", err)
-	}
-	if put.Version != r.Newest {
-		return fmt.Errorf("its newest version is %d, but the journal records %d", r.Newest, put.Version)
-	}
-	// Events of older releases have no seal.
-	if put.Seal != nil && !bytes.Equal(put.Seal, r.Seal) {
-		return errors.New("it does not match the journal's last put")
-	}
-	return nil
-}
-
-// dataKey unwraps the data key of a version.
-func (s *Service) dataKey(ctx context.Context, ref Ref, v Version) ([]byte, error) {
-	key, err := s.keys.Unwrap(ctx, Box{About: About(ref, v.Number), KEK: v.KEK, Key: v.Key})
-	if err != nil {
-		return nil, keyTrouble(ref, err)
-	}
-	if len(key) != keySize {
-		clear(key)
-		return nil, unreadable(ref, errOpen)
-	}
-	return key, nil
-}
-
-// value decrypts a version of a verified record.
-func (s *Service) value(ctx context.Context, o opened, past Past) ([]byte, error) {
-	v, ok := o.record.version(past.Version)
-	if !ok {
-		return nil, unreadable(o.Ref, errOpen)
-	}
-	key, err := s.dataKey(ctx, o.Ref, v)
-	if err != nil {
-		return nil, err
-	}
-	defer clear(key)
-	value, err := openValue(key, o.Ref, past, v.Box)
-	if err != nil {
-		return nil, unreadable(o.Ref, err)
-	}
-	return value, nil
-}
-
-// sameKeys reports whether two records have the same wrapped data keys.
-func (r Record) sameKeys(of Record) bool {
-	return slices.EqualFunc(r.Versions, of.Versions, func(a, b Version) bool {
-		return a.Number == b.Number && a.KEK == b.KEK && bytes.Equal(a.Key, b.Key)
-	})
 }

@@ -18,7 +18,7 @@ func MayRotate(w *Wrapper) bool {
 // Reseal changes the metadata of a record in the form of another release.
 func Reseal(ctx context.Context, s *Service, r *Record, edit func(*Secret)) error {
 	v, _ := r.version(r.Newest)
-	key, err := s.dataKey(ctx, r.Ref, v)
+	key, err := s.records.dataKey(ctx, r.Ref, v)
 	if err != nil {
 		return err
 	}

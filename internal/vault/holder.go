@@ -22,13 +22,13 @@ func held(ref Ref) (kind Kind, id string, is bool) {
 	return kind, id, err == nil && (kind == Agent || kind == Skill)
 }
 
-// holder returns the holder of a new secret.
-func (s *Service) holder(ref Ref) (string, error) {
+// of returns the holder of a new secret.
+func (h Holders) of(ref Ref) (string, error) {
 	kind, id, is := held(ref)
 	if !is {
 		return "", nil
 	}
-	if holder := s.holders(kind, id); holder != "" {
+	if holder := h(kind, id); holder != "" {
 		return holder, nil
 	}
 	if kind == Skill {
@@ -41,12 +41,12 @@ func (s *Service) holder(ref Ref) (string, error) {
 
 // ended returns why a secret must not be lent, or nil. last is the newest event that put or
 // ended the secret.
-func (s *Service) ended(ref Ref, holder string, last event.Code) *reason.Error {
+func (h Holders) ended(ref Ref, holder string, last event.Code) *reason.Error {
 	kind, id, is := held(ref)
 	if !is {
 		return nil
 	}
-	now := s.holders(kind, id)
+	now := h(kind, id)
 	var why *reason.Error
 	switch {
 	case last == event.SecretEnded:
@@ -79,7 +79,7 @@ func withheld(m Secret) Secret {
 func (s *Service) Endings(ctx context.Context, actor, agent access.Principal) (list []event.Draft, err error) {
 	const page = 500
 	for q := (Query{Scope: agent.String(), Limit: page}); ; {
-		records, err := s.store.Records(ctx, q)
+		records, err := s.records.store.Records(ctx, q)
 		if err != nil {
 			return nil, err
 		}

@@ -57,8 +57,14 @@ type LeaseRequest struct {
 	Over func()
 }
 
-// leases are the active leases, in memory alone: a restart ends them all.
-type leases struct {
+// Leases are the active leases, in memory alone: a restart ends them all. It is safe for concurrent
+// use.
+type Leases struct {
+	guard guard
+	// store journals uses and ends.
+	store Store
+	now   func() time.Time
+	// mu guards held.
 	mu   sync.Mutex
 	held map[string]*Handle
 	// cuts counts the causes that end leases: removed secrets, and holders that lost permissions.
@@ -67,11 +73,13 @@ type leases struct {
 	wake chan struct{}
 }
 
-func newLeases() *leases { return &leases{held: map[string]*Handle{}, wake: make(chan struct{}, 1)} }
+func newLeases(g guard, store Store, now func() time.Time) *Leases {
+	return &Leases{guard: g, store: store, now: now, held: map[string]*Handle{}, wake: make(chan struct{}, 1)}
+}
 
 // Handle returns the value of a lease while the lease is active.
 type Handle struct {
-	service *Service
+	leases *Leases
 	// mu guards the following fields.
 	mu    sync.Mutex
 	lease Lease
@@ -81,58 +89,14 @@ type Handle struct {
 	over func()
 }
 
-// Lease lends the newest value of a secret to a caller's call. The handle returns it until the call
-// or the run ends.
-func (s *Service) Lease(ctx context.Context, b Borrower, q LeaseRequest) (*Handle, error) {
-	if err := q.Ref.check(); err != nil {
-		return nil, err
-	}
-	if err := s.mayBorrow(b, access.PermSecretLease, q.Ref); err != nil {
-		return nil, err
-	}
-	var h *Handle
-	err := again(q.Ref, func() (err error) {
-		h, err = s.lease(ctx, b.Caller, q)
-		return err
-	})
-	return h, err
-}
-
-func (s *Service) lease(ctx context.Context, caller access.Caller, q LeaseRequest) (*Handle, error) {
-	l, err := s.newLease(caller, q)
-	if err != nil {
-		return nil, err
-	}
-	before := s.leases.cuts.Load()
-	value, _, err := s.read(ctx, q.Ref, 0, func(m Secret, version int) (event.Draft, error) {
-		l.Version = version
-		if !m.ExpiresAt.IsZero() {
-			l.Until = earlier(l.Until, m.ExpiresAt)
-		}
-		return draft(ctx, event.SecretLeased, l.Holder, l.Ref, leasedEvent{
-			Lease: l.ID, Scope: l.Ref.Scope, Key: l.Ref.Key, Version: version, CallID: l.Call, RunID: l.Run, Until: l.Until,
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	h := &Handle{service: s, lease: l, value: value, told: map[string]bool{}, over: q.Over}
-	s.leases.add(h)
-	// A cut since the read may concern this lease, which did not exist at the time of the cut.
-	if s.leases.cuts.Load() != before {
-		return nil, errors.Join(ErrChanged, h.end(ctx, "returned"))
-	}
-	return h, nil
-}
-
-func (s *Service) newLease(caller access.Caller, q LeaseRequest) (Lease, error) {
-	now := s.now().UTC().Truncate(time.Microsecond)
+func (l *Leases) newLease(caller access.Caller, q LeaseRequest) (Lease, error) {
+	now := l.now().UTC().Truncate(time.Microsecond)
 	switch {
 	case q.Call == "" && q.Run == "":
 		return Lease{}, reason.Errorf(reason.InvalidInput, "a lease requires a call or a run")
 	case !q.Until.After(now):
 		return Lease{}, reason.Errorf(reason.InvalidInput, "the end of the lease of %s has passed", q.Ref)
-	case s.leases.count() >= MaxLeases:
+	case l.count() >= MaxLeases:
 		return Lease{}, reason.Errorf(reason.QuotaExceeded, "the limit of %d leases is reached", MaxLeases)
 	}
 	return Lease{
@@ -160,15 +124,15 @@ func (h *Handle) Lease() Lease {
 func (h *Handle) Value(ctx context.Context, purpose string) ([]byte, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.value == nil || !h.service.now().Before(h.lease.Until) {
-		return nil, h.service.over(h.lease)
+	if h.value == nil || !h.leases.now().Before(h.lease.Until) {
+		return nil, over(h.lease)
 	}
 	if !h.told[purpose] {
 		e, err := draft(ctx, event.SecretUsed, h.lease.Holder, h.lease.Ref, usedEvent{
 			Lease: h.lease.ID, Scope: h.lease.Ref.Scope, Key: h.lease.Ref.Key, Version: h.lease.Version, For: purpose, CallID: h.lease.Call, RunID: h.lease.Run,
 		})
 		if err == nil {
-			err = h.service.store.Journal(context.WithoutCancel(ctx), e)
+			err = h.leases.store.Journal(context.WithoutCancel(ctx), e)
 		}
 		if err != nil {
 			return nil, err
@@ -179,7 +143,7 @@ func (h *Handle) Value(ctx context.Context, purpose string) ([]byte, error) {
 	return slices.Clone(h.value), nil
 }
 
-func (s *Service) over(l Lease) error {
+func over(l Lease) error {
 	return reason.Errorf(reason.NotFound, "the lease of %s has ended", l.Ref)
 }
 
@@ -197,7 +161,7 @@ func (h *Handle) end(ctx context.Context, why string) error {
 	if ended {
 		return nil
 	}
-	h.service.leases.drop(l.ID)
+	h.leases.drop(l.ID)
 	if h.over != nil {
 		h.over()
 	}
@@ -207,12 +171,12 @@ func (h *Handle) end(ctx context.Context, why string) error {
 	if err != nil {
 		return err
 	}
-	return h.service.store.Journal(access.Precede(context.WithoutCancel(ctx), access.PrecedenceEnding), e)
+	return h.leases.store.Journal(access.Precede(context.WithoutCancel(ctx), access.PrecedenceEnding), e)
 }
 
-func (s *Service) end(ctx context.Context, why string, which func(Lease) bool) error {
+func (l *Leases) end(ctx context.Context, why string, which func(Lease) bool) error {
 	var errs []error
-	for _, h := range s.leases.all() {
+	for _, h := range l.all() {
 		if which(h.Lease()) {
 			errs = append(errs, h.end(ctx, why))
 		}
@@ -220,27 +184,22 @@ func (s *Service) end(ctx context.Context, why string, which func(Lease) bool) e
 	return errors.Join(errs...)
 }
 
-// EndOf ends the leases of a caller's calls and runs. It is called when the caller has lost
-// permissions or a credential, or has another owner. The caller's active calls must request new
-// leases.
-func (s *Service) EndOf(ctx context.Context, holder access.Principal) error {
-	if holder.Kind == access.KindAgent {
-		s.placed.changedIn(holder.String())
-	}
-	s.leases.cuts.Add(1)
-	return s.end(ctx, "holder", func(l Lease) bool { return l.Holder == holder })
+// revoke ends leases, including those that are being created.
+func (l *Leases) revoke(ctx context.Context, why string, which func(Lease) bool) error {
+	l.cuts.Add(1)
+	return l.end(ctx, why, which)
 }
 
-// Leases returns the active leases of the caller and of secrets that the caller may list.
-func (s *Service) Leases(caller access.Caller) ([]Lease, error) {
+// List returns the active leases of the caller and of secrets that the caller may list.
+func (l *Leases) List(caller access.Caller) ([]Lease, error) {
 	if caller.Principal.IsZero() {
-		return nil, s.may(caller, access.PermVaultList, Ref{})
+		return nil, l.guard.may(caller, access.PermVaultList, Ref{})
 	}
 	var list []Lease
-	now := s.now()
-	for _, h := range s.leases.all() {
-		if l := h.Lease(); now.Before(l.Until) && (l.Holder == caller.Principal || s.may(caller, access.PermVaultList, l.Ref) == nil) {
-			list = append(list, l)
+	now := l.now()
+	for _, h := range l.all() {
+		if one := h.Lease(); now.Before(one.Until) && (one.Holder == caller.Principal || l.guard.may(caller, access.PermVaultList, one.Ref) == nil) {
+			list = append(list, one)
 		}
 	}
 	slices.SortFunc(list, func(a, b Lease) int { return cmp.Compare(a.ID, b.ID) })
@@ -249,50 +208,50 @@ func (s *Service) Leases(caller access.Caller) ([]Lease, error) {
 
 // Run ends leases when they expire, and all of them when ctx ends. It passes errors to failed: only
 // the event of an end can be lost.
-func (s *Service) Run(ctx context.Context, failed func(error)) error {
-	for s.await(ctx) {
-		now := s.now()
-		if err := s.end(ctx, "time", func(l Lease) bool { return !now.Before(l.Until) }); err != nil {
+func (l *Leases) Run(ctx context.Context, failed func(error)) error {
+	for l.await(ctx) {
+		now := l.now()
+		if err := l.end(ctx, "time", func(one Lease) bool { return !now.Before(one.Until) }); err != nil {
 			failed(err)
 		}
 	}
-	if err := s.end(ctx, "stopped", func(Lease) bool { return true }); err != nil {
+	if err := l.end(ctx, "stopped", func(Lease) bool { return true }); err != nil {
 		failed(err)
 	}
 	return nil
 }
 
 // await waits for the end of a lease, or for a new lease; false if ctx ends.
-func (s *Service) await(ctx context.Context) bool {
+func (l *Leases) await(ctx context.Context) bool {
 	var due <-chan time.Time
-	if next, ok := s.leases.next(); ok {
-		timer := time.NewTimer(next.Sub(s.now()))
+	if next, ok := l.next(); ok {
+		timer := time.NewTimer(next.Sub(l.now()))
 		defer timer.Stop()
 		due = timer.C
 	}
 	select {
 	case <-ctx.Done():
 		return false
-	case <-s.leases.wake:
+	case <-l.wake:
 	case <-due:
 	}
 	return true
 }
 
 // cut limits the leases of a secret to the secret's end.
-func (s *Service) cut(ref Ref, end time.Time) {
-	s.leases.cuts.Add(1)
-	for _, h := range s.leases.all() {
+func (l *Leases) cut(ref Ref, end time.Time) {
+	l.cuts.Add(1)
+	for _, h := range l.all() {
 		h.mu.Lock()
 		if h.lease.Ref == ref {
 			h.lease.Until = earlier(h.lease.Until, end)
 		}
 		h.mu.Unlock()
 	}
-	s.leases.again()
+	l.again()
 }
 
-func (l *leases) add(h *Handle) {
+func (l *Leases) add(h *Handle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held[h.lease.ID] = h
@@ -300,26 +259,26 @@ func (l *leases) add(h *Handle) {
 }
 
 // again makes Run compute the next end again.
-func (l *leases) again() {
+func (l *Leases) again() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (l *leases) drop(id string) {
+func (l *Leases) drop(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.held, id)
 }
 
-func (l *leases) count() int {
+func (l *Leases) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.held)
 }
 
-func (l *leases) all() []*Handle {
+func (l *Leases) all() []*Handle {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	list := make([]*Handle, 0, len(l.held))
@@ -330,7 +289,7 @@ func (l *leases) all() []*Handle {
 }
 
 // next returns when the next lease ends.
-func (l *leases) next() (at time.Time, ok bool) {
+func (l *Leases) next() (at time.Time, ok bool) {
 	for _, h := range l.all() {
 		if until := h.Lease().Until; !ok || until.Before(at) {
 			at, ok = until, true

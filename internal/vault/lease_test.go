@@ -36,10 +36,10 @@ func TestLease(t *testing.T) {
 				t.Errorf("%s: the value is %q", name, value)
 			}
 		}
-		if list := must.Get(w.Leases(bot))(t); len(list) != 2 || list[0].Uses != 2 || list[0].Holder != bot.Principal || list[0].Version != 1 {
+		if list := must.Get(w.Leases.List(bot))(t); len(list) != 2 || list[0].Uses != 2 || list[0].Holder != bot.Principal || list[0].Version != 1 {
 			t.Errorf("%s: leases %+v", name, list)
 		}
-		if list := must.Get(w.Leases(caller("eve")))(t); len(list) != 0 {
+		if list := must.Get(w.Leases.List(caller("eve")))(t); len(list) != 0 {
 			t.Errorf("%s: others see %v", name, list)
 		}
 		must.Do(t, end(h))
@@ -48,7 +48,7 @@ func TestLease(t *testing.T) {
 		must.Get(other.Value(t.Context(), "h"))(t)
 		must.Do(t, other.End(t.Context()))
 		must.Do(t, other.End(t.Context()))
-		if list := must.Get(w.Leases(bot))(t); len(list) != 0 {
+		if list := must.Get(w.Leases.List(bot))(t); len(list) != 0 {
 			t.Errorf("%s: left are %v", name, list)
 		}
 	}
@@ -173,14 +173,14 @@ func TestLeasesExpire(t *testing.T) {
 		}))(t)
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- s.Run(ctx, func(err error) { t.Error(err) }) }()
+		go func() { done <- s.Leases.Run(ctx, func(err error) { t.Error(err) }) }()
 		must.Get(s.Put(ctx, ann, token, []byte("v"), vault.Metadata{}))(t)
 		lease := func(d time.Duration) {
 			must.Get(s.Lease(ctx, vault.Borrower{Caller: ann}, vault.LeaseRequest{Ref: token, Run: "r", Until: time.Now().Add(d)}))(t)
 		}
 		lease(time.Hour)
 		lease(time.Minute)
-		count := func() int { return len(must.Get(s.Leases(ann))(t)) }
+		count := func() int { return len(must.Get(s.Leases.List(ann))(t)) }
 		if n := count(); n != 2 {
 			t.Errorf("%d leases of 2", n)
 		}

@@ -5,15 +5,37 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"palyra/internal/core/reason"
 )
+
+// Placeholder is a secret that a caller's calls may send in a header, without its value.
+type Placeholder struct {
+	Ref Ref
+	// Version is the newest version.
+	Version int
+	Hosts   []string
+	// Header is the only header in which the secret is sent; Env the variable with the placeholder
+	// for programs, "" for none.
+	Header, Env string
+	Note        string
+
+	// expires is zero for a secret that does not expire.
+	expires time.Time
+	// breadth is the breadth of the secret's scope.
+	breadth int
+	// holder is the secret's holder, and ended is true if the secret had ended when it was read.
+	holder string
+	ended  bool
+}
 
 // placed is a cache of the secrets that have hosts, each verified once: verifying them all for
 // each call would be slow. Only this Service changes the store, and it reports each changed
 // secret. A direct change of the file is detected when the secret itself is read, because a
 // lease verifies the record again. The cached entry was authentic when it was read.
 type placed struct {
+	records *records
 	// mu is held while known is updated.
 	mu sync.Mutex
 	// read is true once the whole store was read; known is ordered, and immutable once returned.
@@ -66,14 +88,14 @@ func (p *placed) taken() map[Ref]bool {
 
 // list returns all secrets that have hosts, narrower scopes first. While the vault is locked it
 // returns an error.
-func (p *placed) list(ctx context.Context, s *Service) ([]Placeholder, error) {
+func (p *placed) list(ctx context.Context) ([]Placeholder, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, err := s.keys.keys.Current(ctx); err != nil {
+	if _, err := p.records.keys.keys.Current(ctx); err != nil {
 		return nil, err
 	}
 	if !p.read {
-		if err := p.readAll(ctx, s); err != nil {
+		if err := p.readAll(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +105,7 @@ func (p *placed) list(ctx context.Context, s *Service) ([]Placeholder, error) {
 	}
 	fresh := slices.Clone(p.known)
 	for ref := range stale {
-		one, err := placedNow(ctx, s, ref)
+		one, err := p.now(ctx, ref)
 		if err != nil {
 			for left := range stale {
 				p.changed(left)
@@ -103,12 +125,12 @@ func (p *placed) list(ctx context.Context, s *Service) ([]Placeholder, error) {
 }
 
 // readAll reads every secret that has hosts.
-func (p *placed) readAll(ctx context.Context, s *Service) error {
+func (p *placed) readAll(ctx context.Context) error {
 	p.taken() // later changes are read again
 	const page = 500
 	var known []Placeholder
 	for q := (Query{Placed: true, Limit: page}); ; {
-		list, err := s.list(ctx, q, func(Ref) bool { return true })
+		list, err := p.records.list(ctx, q, func(Ref) bool { return true })
 		if err != nil {
 			return err
 		}
@@ -126,9 +148,9 @@ func (p *placed) readAll(ctx context.Context, s *Service) error {
 	}
 }
 
-// placedNow reads one secret; nil if it was removed, has no hosts or cannot be opened.
-func placedNow(ctx context.Context, s *Service, ref Ref) (*Placeholder, error) {
-	o, err := s.record(ctx, ref)
+// now reads one secret; nil if it was removed, has no hosts or cannot be opened.
+func (p *placed) now(ctx context.Context, ref Ref) (*Placeholder, error) {
+	o, err := p.records.get(ctx, ref)
 	switch reason.Of(err) {
 	case "":
 		return placeholderOf(o.Secret), nil

@@ -79,7 +79,7 @@ func TestPlaceholdersFollowChanges(t *testing.T) {
 	wants("a narrower one", "user:ann/z@1 mine", "global/token@1 a")
 	put(token, []byte("another-one"), vault.Metadata{})
 	wants("another value", "user:ann/z@1 mine", "global/token@2 a")
-	must.Get(w.Rekey(t.Context(), ann))(t)
+	must.Get(w.Keys.Rekey(t.Context(), ann))(t)
 	wants("a rekey", "user:ann/z@1 mine", "global/token@2 a")
 	w.keys.Lock()
 	if _, _, err := w.Placeholders(t.Context(), vault.Borrower{Caller: ann}, 9, func(vault.Placeholder) bool { return true }); reason.Of(err) != reason.VaultLocked {

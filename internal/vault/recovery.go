@@ -48,8 +48,8 @@ type Exported struct {
 
 // ExportRecovery encrypts the keys of the vault to an age recipient. Keys that were exported before
 // are refused unless again is set. The export is journaled before it is returned.
-func (s *Service) ExportRecovery(ctx context.Context, caller access.Caller, recipient string, again bool) (text string, ids []string, err error) {
-	if err := s.may(caller, access.PermVaultRekey, Ref{}); err != nil {
+func (m *KeyManager) ExportRecovery(ctx context.Context, caller access.Caller, recipient string, again bool) (text string, ids []string, err error) {
+	if err := m.guard.may(caller, access.PermVaultRekey, Ref{}); err != nil {
 		return "", nil, err
 	}
 	to, err := age.ParseRecipients(strings.NewReader(recipient))
@@ -58,18 +58,18 @@ func (s *Service) ExportRecovery(ctx context.Context, caller access.Caller, reci
 		return "", nil, reason.Errorf(reason.InvalidInput, "--recipient is not a single age recipient").
 			WithRemedy("Specify the public half, age1..., of an existing recovery key. Or omit --recipient: `palyra vault export-recovery` then creates a key and shows it once.")
 	}
-	s.keys.rekeying.Lock()
-	defer s.keys.rekeying.Unlock()
-	keys, err := s.keys.keys.Export(ctx)
+	m.keys.rekeying.Lock()
+	defer m.keys.rekeying.Unlock()
+	keys, err := m.keys.keys.Export(ctx)
 	if err != nil {
 		return "", nil, err
 	}
-	r := Recovery{Format: recoveryFormat, Gateway: s.gateway, ExportedAt: s.now().UTC().Truncate(time.Second), Keys: keys}
+	r := Recovery{Format: recoveryFormat, Gateway: m.gateway, ExportedAt: m.now().UTC().Truncate(time.Second), Keys: keys}
 	defer r.clear()
 	for _, k := range keys {
 		ids = append(ids, k.ID)
 	}
-	if err := s.onlyOnce(ctx, ids[len(ids)-1], again); err != nil {
+	if err := m.onlyOnce(ctx, ids[len(ids)-1], again); err != nil {
 		return "", nil, err
 	}
 	if text, err = encrypt(r, to[0]); err != nil {
@@ -80,7 +80,7 @@ func (s *Service) ExportRecovery(ctx context.Context, caller access.Caller, reci
 		e, err = e.By(access.DeviceOf(ctx))
 	}
 	if err == nil {
-		err = s.store.KeepExport(context.WithoutCancel(ctx), ids, e)
+		err = m.store.KeepExport(context.WithoutCancel(ctx), ids, e)
 	}
 	if err != nil {
 		return "", nil, err
@@ -89,11 +89,11 @@ func (s *Service) ExportRecovery(ctx context.Context, caller access.Caller, reci
 }
 
 // onlyOnce refuses another export of the same key.
-func (s *Service) onlyOnce(ctx context.Context, current string, again bool) error {
+func (m *KeyManager) onlyOnce(ctx context.Context, current string, again bool) error {
 	if again {
 		return nil
 	}
-	list, err := s.store.Exports(ctx)
+	list, err := m.store.Exports(ctx)
 	if err != nil {
 		return err
 	}

@@ -23,27 +23,27 @@ func TestRecovery(t *testing.T) {
 	ctx := t.Context()
 	full := errors.New("disk full")
 	w.store.Fail(full)
-	if text, _, err := w.ExportRecovery(ctx, ann, to, false); !errors.Is(err, full) || text != "" {
+	if text, _, err := w.Keys.ExportRecovery(ctx, ann, to, false); !errors.Is(err, full) || text != "" {
 		t.Errorf("without the journal: %q, %v", text, err)
 	}
 	w.store.Fail(nil)
-	_, _, err := w.ExportRecovery(ctx, bob, to, false)
+	_, _, err := w.Keys.ExportRecovery(ctx, bob, to, false)
 	refused(t, "without the permission", err, reason.PermissionDenied)
-	_, _, err = w.ExportRecovery(ctx, ann, "age1nobody", false)
+	_, _, err = w.Keys.ExportRecovery(ctx, ann, "age1nobody", false)
 	refused(t, "to nobody", err, reason.InvalidInput)
 	// The error for a private key in the place of a recipient does not repeat the key, because
 	// errors are logged.
-	_, _, err = w.ExportRecovery(ctx, ann, id.String(), false)
+	_, _, err = w.Keys.ExportRecovery(ctx, ann, id.String(), false)
 	refused(t, "to a key", err, reason.InvalidInput)
 	if strings.Contains(err.Error(), id.String()) {
 		t.Error("the error tells the recovery key")
 	}
 
-	text, ids, err := w.ExportRecovery(ctx, ann, to, false)
+	text, ids, err := w.Keys.ExportRecovery(ctx, ann, to, false)
 	must.Do(t, err)
-	_, _, err = w.ExportRecovery(ctx, ann, to, false)
+	_, _, err = w.Keys.ExportRecovery(ctx, ann, to, false)
 	refused(t, "twice", err, reason.AlreadyExists)
-	if _, _, err = w.ExportRecovery(ctx, ann, to, true); err != nil {
+	if _, _, err = w.Keys.ExportRecovery(ctx, ann, to, true); err != nil {
 		t.Errorf("once more: %v", err)
 	}
 	keys := must.Get(w.keys.Export(ctx))(t)
@@ -62,11 +62,11 @@ func TestRecovery(t *testing.T) {
 		t.Errorf("events %v", got)
 	}
 	// After a rekey, the new key may be exported.
-	must.Get(w.Rekey(ctx, ann))(t)
+	must.Get(w.Keys.Rekey(ctx, ann))(t)
 	if st := must.Get(w.Status(ctx, ann))(t); !st.ExportedAt.IsZero() || len(st.Old) > 0 || st.Keys.ID == ids[0] {
 		t.Errorf("status %+v", st)
 	}
-	if _, _, err := w.ExportRecovery(ctx, ann, to, false); err != nil {
+	if _, _, err := w.Keys.ExportRecovery(ctx, ann, to, false); err != nil {
 		t.Errorf("of another key: %v", err)
 	}
 }

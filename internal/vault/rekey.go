@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/event"
@@ -34,13 +35,24 @@ type rekeyEvent struct {
 	Unreadable int      `json:"unreadable"`
 }
 
+// KeyManager replaces, unlocks and exports the key-encryption keys for operators. It is safe for
+// concurrent use.
+type KeyManager struct {
+	guard guard
+	store Store
+	keys  *Wrapper
+	// gateway is the gateway's id, which exports contain.
+	gateway string
+	now     func() time.Time
+}
+
 // Rekey creates another key-encryption key, wraps every data key with it, and drops the previous
 // keys. An interruption loses nothing, and Resume continues.
-func (s *Service) Rekey(ctx context.Context, caller access.Caller) (Rekeyed, error) {
-	if err := s.may(caller, access.PermVaultRekey, Ref{}); err != nil {
+func (m *KeyManager) Rekey(ctx context.Context, caller access.Caller) (Rekeyed, error) {
+	if err := m.guard.may(caller, access.PermVaultRekey, Ref{}); err != nil {
 		return Rekeyed{}, err
 	}
-	w := s.keys
+	w := m.keys
 	if !w.rekeying.TryLock() {
 		return Rekeyed{}, reason.Errorf(reason.AlreadyExists, "the vault is already being rekeyed").WithRemedy("Wait; `palyra vault status` shows the progress.")
 	}
@@ -49,7 +61,7 @@ func (s *Service) Rekey(ctx context.Context, caller access.Caller) (Rekeyed, err
 	if err != nil {
 		return Rekeyed{}, err
 	}
-	if err := s.journalRekey(ctx, caller.Principal, rekeyEvent{Phase: "begun", OldKeyIDs: old}); err != nil {
+	if err := m.journalRekey(ctx, caller.Principal, rekeyEvent{Phase: "begun", OldKeyIDs: old}); err != nil {
 		return Rekeyed{}, err
 	}
 	// The rekey continues if its caller is cancelled.
@@ -57,28 +69,25 @@ func (s *Service) Rekey(ctx context.Context, caller access.Caller) (Rekeyed, err
 	if err := w.rotate(ctx); err != nil {
 		return Rekeyed{}, err
 	}
-	return s.finish(ctx, caller.Principal)
+	return m.finish(ctx, caller.Principal)
 }
 
 // Resume completes an interrupted rekey. It has no effect if none was interrupted. It acts as
 // the gateway itself.
-func (s *Service) Resume(ctx context.Context) (Rekeyed, error) {
-	s.keys.rekeying.Lock()
-	defer s.keys.rekeying.Unlock()
-	old, current, err := s.keys.old(ctx)
+func (m *KeyManager) Resume(ctx context.Context) (Rekeyed, error) {
+	m.keys.rekeying.Lock()
+	defer m.keys.rekeying.Unlock()
+	old, current, err := m.keys.old(ctx)
 	if err != nil || len(old) == 0 {
 		return Rekeyed{Key: current}, err
 	}
-	return s.finish(ctx, itself)
+	return m.finish(ctx, itself)
 }
-
-// itself is the gateway's own principal.
-var itself = access.Principal{Kind: access.KindService, Name: "palyrad"}
 
 // finish wraps all data keys with the current key, and drops the other keys once the rekey is
 // journaled. The caller holds rekeying.
-func (s *Service) finish(ctx context.Context, by access.Principal) (Rekeyed, error) {
-	w := s.keys
+func (m *KeyManager) finish(ctx context.Context, by access.Principal) (Rekeyed, error) {
+	w := m.keys
 	old, current, err := w.old(ctx)
 	if err != nil {
 		return Rekeyed{}, err
@@ -92,7 +101,7 @@ func (s *Service) finish(ctx context.Context, by access.Principal) (Rekeyed, err
 	if err := w.passed("rewrapped"); err != nil {
 		return done, err
 	}
-	if err := s.journalRekey(ctx, by, rekeyEvent{
+	if err := m.journalRekey(ctx, by, rekeyEvent{
 		Phase: "ended", KeyID: current, OldKeyIDs: old, Rewrapped: done.Rewrapped, Unreadable: len(done.Unreadable),
 	}); err != nil {
 		return done, err
@@ -107,7 +116,7 @@ func (s *Service) finish(ctx context.Context, by access.Principal) (Rekeyed, err
 	return done, w.keys.Drop(ctx, old...)
 }
 
-func (s *Service) journalRekey(ctx context.Context, by access.Principal, payload rekeyEvent) error {
+func (m *KeyManager) journalRekey(ctx context.Context, by access.Principal, payload rekeyEvent) error {
 	e, err := event.DraftOf(event.VaultRekeyed, by.String(), payload.KeyID, payload)
 	if err == nil {
 		e, err = e.By(access.DeviceOf(ctx))
@@ -115,7 +124,7 @@ func (s *Service) journalRekey(ctx context.Context, by access.Principal, payload
 	if err != nil {
 		return err
 	}
-	return s.store.Journal(context.WithoutCancel(ctx), e)
+	return m.store.Journal(context.WithoutCancel(ctx), e)
 }
 
 // rotate makes another key current. When it returns, every key wrapped with the previous one has
@@ -182,12 +191,12 @@ func (w *Wrapper) again(ctx context.Context, b Box) (Box, error) {
 }
 
 // Unlock unlocks the keys with a passphrase.
-func (s *Service) Unlock(ctx context.Context, caller access.Caller, passphrase []byte) error {
-	if err := s.may(caller, access.PermVaultRekey, Ref{}); err != nil {
+func (m *KeyManager) Unlock(ctx context.Context, caller access.Caller, passphrase []byte) error {
+	if err := m.guard.may(caller, access.PermVaultRekey, Ref{}); err != nil {
 		return err
 	}
 	if len(passphrase) == 0 {
 		return errors.New("unlocking the vault: no passphrase")
 	}
-	return s.keys.keys.Unlock(ctx, passphrase)
+	return m.keys.keys.Unlock(ctx, passphrase)
 }

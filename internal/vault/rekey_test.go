@@ -54,7 +54,7 @@ func TestRekey(t *testing.T) {
 	w := newWorld(t)
 	w.many(t, 300)
 	first := must.Get(w.keys.Current(t.Context()))(t)
-	done := must.Get(w.Rekey(t.Context(), ann))(t)
+	done := must.Get(w.Keys.Rekey(t.Context(), ann))(t)
 	if done.Rewrapped != 600 || !slices.Equal(done.Dropped, []string{first}) || done.Key == first || len(done.Unreadable) > 0 {
 		t.Errorf("done %+v", done)
 	}
@@ -62,9 +62,9 @@ func TestRekey(t *testing.T) {
 		t.Errorf("events %v", got)
 	}
 	w.whole(t, 300)
-	_, err := w.Rekey(t.Context(), bob)
+	_, err := w.Keys.Rekey(t.Context(), bob)
 	refused(t, "without the permission", err, reason.PermissionDenied)
-	if done := must.Get(w.Resume(t.Context()))(t); done.Rewrapped != 0 || len(done.Dropped) > 0 {
+	if done := must.Get(w.Keys.Resume(t.Context()))(t); done.Rewrapped != 0 || len(done.Dropped) > 0 {
 		t.Errorf("nothing was left to do: %+v", done)
 	}
 }
@@ -84,7 +84,7 @@ func TestRekeyStopped(t *testing.T) {
 			}
 			return nil
 		})
-		_, err := w.Rekey(t.Context(), ann)
+		_, err := w.Keys.Rekey(t.Context(), ann)
 		if err == nil {
 			if stop != 7 {
 				t.Errorf("a rekey of 400 keys has %d steps", stop-1)
@@ -99,7 +99,7 @@ func TestRekeyStopped(t *testing.T) {
 		if got := w.reveal(t, vault.Ref{Scope: "global", Key: "k0007"}); got != "new-k0007" {
 			t.Errorf("after a stop at %s: %q", reached, got)
 		}
-		must.Get(w.Resume(t.Context()))(t)
+		must.Get(w.Keys.Resume(t.Context()))(t)
 		w.whole(t, 200)
 		if t.Failed() {
 			t.Fatalf("after a stop at %s", reached)
@@ -134,12 +134,12 @@ func TestRekeyWaitsForPuts(t *testing.T) {
 	vault.OnStep(w.wrapper, func(step string) error {
 		if step == "wrapped" && vault.MayRotate(w.wrapper) {
 			between++
-			must.Get(w.Rekey(t.Context(), ann))(t)
+			must.Get(w.Keys.Rekey(t.Context(), ann))(t)
 		}
 		return nil
 	})
 	w.put(t, token, "value")
-	must.Get(w.Rekey(t.Context(), ann))(t)
+	must.Get(w.Keys.Rekey(t.Context(), ann))(t)
 	if got := w.reveal(t, token); got != "value" || between > 0 {
 		t.Errorf("the value is %q; %d rekeys before it was kept", got, between)
 	}
@@ -153,7 +153,7 @@ func TestRekeyWithDamagedSecrets(t *testing.T) {
 	w.many(t, 3)
 	broken := vault.Ref{Scope: "global", Key: "k0001"}
 	w.store.Edit(broken, func(r *vault.Record) { r.Versions[0].Key[30] ^= 1 })
-	done := must.Get(w.Rekey(t.Context(), ann))(t)
+	done := must.Get(w.Keys.Rekey(t.Context(), ann))(t)
 	if done.Rewrapped != 5 || len(done.Unreadable) != 1 || done.Unreadable[0] != vault.About(broken, 1) || len(done.Dropped) > 0 {
 		t.Errorf("done %+v", done)
 	}
@@ -161,7 +161,7 @@ func TestRekeyWithDamagedSecrets(t *testing.T) {
 		t.Errorf("keys %v", ids)
 	}
 	must.Do(t, w.Remove(t.Context(), ann, broken))
-	if done := must.Get(w.Resume(t.Context()))(t); len(done.Dropped) != 1 {
+	if done := must.Get(w.Keys.Resume(t.Context()))(t); len(done.Dropped) != 1 {
 		t.Errorf("after the removal %+v", done)
 	}
 }
@@ -173,7 +173,7 @@ func TestRekeyWithoutTheJournal(t *testing.T) {
 	first := must.Get(w.keys.Current(t.Context()))(t)
 	full := errors.New("disk full")
 	w.store.Fail(full)
-	if _, err := w.Rekey(t.Context(), ann); !errors.Is(err, full) {
+	if _, err := w.Keys.Rekey(t.Context(), ann); !errors.Is(err, full) {
 		t.Errorf("rekey: %v", err)
 	}
 	if now := must.Get(w.keys.Current(t.Context()))(t); now != first {
@@ -210,7 +210,7 @@ func TestRekeyDuringOtherOperations(t *testing.T) {
 		})
 	}
 	for range 5 {
-		must.Get(w.Rekey(t.Context(), ann))(t)
+		must.Get(w.Keys.Rekey(t.Context(), ann))(t)
 	}
 	stop.Store(true)
 	group.Wait()
@@ -246,7 +246,7 @@ func TestRekeyBetweenReads(t *testing.T) {
 	w.put(t, token, "value")
 	between := &meanwhile{Store: w.store}
 	s := must.Get(vault.New(vault.Config{Store: between, Keys: w.wrapper, Judge: w.judge, Now: func() time.Time { return w.at }}))(t)
-	rekey := func() { must.Get(w.Rekey(t.Context(), ann))(t) }
+	rekey := func() { must.Get(w.Keys.Rekey(t.Context(), ann))(t) }
 	for name, do := range map[string]func() error{
 		"get":    func() error { _, err := s.Get(t.Context(), ann, token); return err },
 		"reveal": func() error { _, _, err := s.Reveal(t.Context(), ann, token, 0); return err },

@@ -68,6 +68,22 @@ type Secret struct {
 // Expired reports whether the secret has expired at a time.
 func (s Secret) Expired(now time.Time) bool { return !s.ExpiresAt.IsZero() && !now.Before(s.ExpiresAt) }
 
+// past returns a stored version; 0 is the newest.
+func (s Secret) past(version int) (Past, error) {
+	for _, p := range s.Versions {
+		if p.Version == version || version == 0 && p.Version == s.Version {
+			return p, nil
+		}
+	}
+	return Past{}, reason.Errorf(reason.NotFound, "version %[2]d of the secret %[1]s does not exist", s.Ref, version).
+		WithRemedy("List the versions with `palyra vault history %s`.", s.Ref)
+}
+
+func expired(m Secret) error {
+	return reason.Errorf(reason.SecretExpired, "the secret %s expired at %s", m.Ref, m.ExpiresAt.Format(time.RFC3339)).
+		WithRemedy("Put a new value: `palyra vault put %s --expires DURATION`.", m.Ref)
+}
+
 // Metadata contains the metadata to set; nil members are unchanged.
 type Metadata struct {
 	Note *string

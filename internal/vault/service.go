@@ -9,7 +9,6 @@ package vault
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -17,11 +16,6 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 )
-
-// Judge evaluates policy. The zero Ref is the vault as a whole.
-type Judge interface {
-	Permit(b Borrower, p access.Permission, ref Ref) error
-}
 
 // Config holds the dependencies of a Service. All fields except Gateway, Holders, Own and Now
 // are required.
@@ -43,17 +37,11 @@ type Config struct {
 
 // Service is the only access to secrets. It is safe for concurrent use.
 type Service struct {
-	store Store
-	keys  *Wrapper
-	judge Judge
-	// holders is Config.Holders.
-	holders Holders
-	now     func() time.Time
-	leases  *leases
+	Leases  *Leases
+	Keys    *KeyManager
+	guard   guard
+	records *records
 	placed  placed
-	// gateway is the gateway's id.
-	gateway string
-	own     []Ref
 }
 
 // New returns the vault of a store.
@@ -67,76 +55,12 @@ func New(c Config) (*Service, error) {
 	if c.Holders == nil {
 		c.Holders = func(Kind, string) string { return "" }
 	}
-	return &Service{store: c.Store, keys: c.Keys, judge: c.Judge, holders: c.Holders, now: c.Now, leases: newLeases(), gateway: c.Gateway, own: slices.Clone(c.Own)}, nil
-}
-
-// may checks policy before anything else: a caller without permission cannot find out whether a
-// secret exists.
-func (s *Service) may(caller access.Caller, p access.Permission, ref Ref) error {
-	return s.mayBorrow(Borrower{Caller: caller}, p, ref)
-}
-
-func (s *Service) mayBorrow(b Borrower, p access.Permission, ref Ref) error {
-	caller := b.Caller
-	if caller.Principal.IsZero() {
-		return reason.Errorf(reason.PermissionDenied, "the request to the vault has no caller")
-	}
-	if caller.Principal == itself {
-		return s.mayItself(p, ref)
-	}
-	if ref.login() && (p == access.PermVaultPut || p == access.PermVaultGet) {
-		return reason.Errorf(reason.PermissionDenied, "only the gateway reads and writes %s: it is its login at an upstream server", ref).
-			WithRemedy("Use `palyra mcp login` and `palyra mcp logout`.")
-	}
-	return s.judge.Permit(b, p, ref)
-}
-
-// Gateway returns the caller for the gateway's own use. No member or credential can act as it.
-func Gateway() access.Caller { return access.Caller{Principal: itself, OnBehalfOf: itself} }
-
-// mayItself allows the gateway to lease the secrets that its configuration names for its own
-// use, and to store, list and delete its logins at upstream servers. All other requests are
-// refused. Policy is not evaluated: the author of the configuration decides here, and for
-// logins the member that logs in. A call that uses a login still needs permission.
-func (s *Service) mayItself(p access.Permission, ref Ref) error {
-	if ref.login() && slices.Contains([]access.Permission{access.PermVaultPut, access.PermVaultList, access.PermVaultDelete}, p) {
-		return nil
-	}
-	if p == access.PermSecretLease && slices.Contains(s.own, ref) {
-		return nil
-	}
-	return reason.Errorf(reason.PermissionDenied, "the gateway itself may not %s %s", p, ref)
-}
-
-// tries is how often an operation is retried because the secret changed meanwhile.
-const tries = 16
-
-// again retries an operation that conflicted with a concurrent change.
-func again(ref Ref, do func() error) error {
-	for range tries {
-		if err := do(); !errors.Is(err, ErrChanged) {
-			return err
-		}
-	}
-	return reason.Errorf(reason.QuotaExceeded, "the secret %s keeps changing", ref).WithRemedy("Try again.")
-}
-
-// record returns a verified secret. If its key was replaced between the two reads, the secret is
-// read again.
-func (s *Service) record(ctx context.Context, ref Ref) (opened, error) {
-	r, err := s.store.Record(ctx, ref)
-	if err != nil {
-		return opened{}, err
-	}
-	o, err := s.openRecord(ctx, r)
-	if err == nil {
-		return o, nil
-	}
-	fresh, failed := s.store.Record(ctx, ref)
-	if failed != nil || fresh.sameKeys(r) {
-		return opened{}, err
-	}
-	return s.openRecord(ctx, fresh)
+	g := guard{c.Judge, slices.Clone(c.Own)}
+	r := &records{c.Store, c.Keys, c.Holders, c.Now}
+	return &Service{
+		Leases: newLeases(g, c.Store, c.Now), Keys: &KeyManager{g, c.Store, c.Keys, c.Gateway, c.Now},
+		guard: g, records: r, placed: placed{records: r},
+	}, nil
 }
 
 // Put stores a value as the next version of a secret, or changes only its metadata if value is nil.
@@ -144,7 +68,7 @@ func (s *Service) Put(ctx context.Context, caller access.Caller, ref Ref, value 
 	if err := ref.check(); err != nil {
 		return Secret{}, err
 	}
-	if err := s.may(caller, access.PermVaultPut, ref); err != nil {
+	if err := s.guard.may(caller, access.PermVaultPut, ref); err != nil {
 		return Secret{}, err
 	}
 	if err := ref.isRead(); err != nil {
@@ -156,19 +80,19 @@ func (s *Service) Put(ctx context.Context, caller access.Caller, ref Ref, value 
 		return err
 	})
 	if err == nil && set.Expires != nil && !m.ExpiresAt.IsZero() {
-		s.cut(ref, m.ExpiresAt)
+		s.Leases.cut(ref, m.ExpiresAt)
 	}
 	return m, err
 }
 
 func (s *Service) put(ctx context.Context, caller access.Caller, ref Ref, value []byte, set Metadata) (Secret, error) {
-	now := s.now().UTC().Truncate(time.Microsecond)
-	old, err := s.record(ctx, ref)
+	now := s.records.now().UTC().Truncate(time.Microsecond)
+	old, err := s.records.get(ctx, ref)
 	fresh := reason.Of(err) == reason.NotFound && value != nil
 	if err != nil && !fresh {
 		return Secret{}, err
 	}
-	holder, err := s.holder(ref)
+	holder, err := s.records.holders.of(ref)
 	if err != nil {
 		return Secret{}, err
 	}
@@ -210,7 +134,7 @@ func (s *Service) putValue(ctx context.Context, caller access.Caller, old opened
 	if err != nil {
 		return Secret{}, err
 	}
-	return m, s.keys.Wrap(ctx, About(m.Ref, m.Version), key, func(b Box) error {
+	return m, s.records.keys.Wrap(ctx, About(m.Ref, m.Version), key, func(b Box) error {
 		return s.keep(ctx, caller, old, m, key, Version{Number: m.Version, KEK: b.KEK, Key: b.Key, Box: box})
 	})
 }
@@ -219,9 +143,9 @@ func (s *Service) putValue(ctx context.Context, caller access.Caller, old opened
 // header, it must be valid there.
 func (s *Service) putMetadata(ctx context.Context, caller access.Caller, old opened, m Secret) (Secret, error) {
 	if len(m.Hosts) > 0 {
-		value, err := s.value(ctx, old, m.Versions[len(m.Versions)-1])
+		value, err := s.records.value(ctx, old, m.Versions[len(m.Versions)-1])
 		if err != nil {
-			return Secret{}, s.changed(ctx, old.record, err)
+			return Secret{}, s.records.changed(ctx, old.record, err)
 		}
 		defer clear(value)
 		if err := checkValue(m, value); err != nil {
@@ -229,9 +153,9 @@ func (s *Service) putMetadata(ctx context.Context, caller access.Caller, old ope
 		}
 	}
 	v, _ := old.record.version(m.Version)
-	key, err := s.dataKey(ctx, m.Ref, v)
+	key, err := s.records.dataKey(ctx, m.Ref, v)
 	if err != nil {
-		return Secret{}, s.changed(ctx, old.record, err)
+		return Secret{}, s.records.changed(ctx, old.record, err)
 	}
 	defer clear(key)
 	return m, s.keep(ctx, caller, old, m, key)
@@ -255,7 +179,7 @@ func (s *Service) keep(ctx context.Context, caller access.Caller, old opened, m 
 		return err
 	}
 	defer s.placed.changed(m.Ref) // regardless of the store's result
-	return s.store.PutRecord(context.WithoutCancel(ctx), r, old.record.Seal, e)
+	return s.records.store.PutRecord(context.WithoutCancel(ctx), r, old.record.Seal, e)
 }
 
 // Get returns the metadata of a secret.
@@ -263,10 +187,10 @@ func (s *Service) Get(ctx context.Context, caller access.Caller, ref Ref) (Secre
 	if err := ref.check(); err != nil {
 		return Secret{}, err
 	}
-	if err := s.may(caller, access.PermVaultList, ref); err != nil {
+	if err := s.guard.may(caller, access.PermVaultList, ref); err != nil {
 		return Secret{}, err
 	}
-	o, err := s.record(ctx, ref)
+	o, err := s.records.get(ctx, ref)
 	return withheld(o.Secret), err
 }
 
@@ -275,75 +199,12 @@ func (s *Service) Reveal(ctx context.Context, caller access.Caller, ref Ref, ver
 	if err := ref.check(); err != nil {
 		return nil, Secret{}, err
 	}
-	if err := s.may(caller, access.PermVaultGet, ref); err != nil {
+	if err := s.guard.may(caller, access.PermVaultGet, ref); err != nil {
 		return nil, Secret{}, err
 	}
-	return s.read(ctx, ref, version, func(m Secret, version int) (event.Draft, error) {
+	return s.records.read(ctx, ref, version, func(m Secret, version int) (event.Draft, error) {
 		return draft(ctx, event.SecretRead, caller.Principal, ref, readEvent{Scope: ref.Scope, Key: ref.Key, Version: version})
 	})
-}
-
-// read decrypts a value and journals its release. No other function releases values.
-func (s *Service) read(ctx context.Context, ref Ref, version int, says func(Secret, int) (event.Draft, error)) (value []byte, m Secret, err error) {
-	err = again(ref, func() (err error) {
-		value, m, err = s.readOnce(ctx, ref, version, says)
-		return err
-	})
-	return value, m, err
-}
-
-func (s *Service) readOnce(ctx context.Context, ref Ref, version int, says func(Secret, int) (event.Draft, error)) ([]byte, Secret, error) {
-	o, err := s.record(ctx, ref)
-	if err != nil {
-		return nil, Secret{}, err
-	}
-	if o.Ended != nil {
-		return nil, Secret{}, o.Ended
-	}
-	if o.Expired(s.now()) {
-		return nil, Secret{}, expired(o.Secret)
-	}
-	past, err := o.past(version)
-	if err != nil {
-		return nil, Secret{}, err
-	}
-	value, err := s.value(ctx, o, past)
-	if err != nil {
-		return nil, Secret{}, s.changed(ctx, o.record, err)
-	}
-	e, err := says(o.Secret, past.Version)
-	if err == nil {
-		err = s.store.UseRecord(context.WithoutCancel(ctx), ref, o.record.Seal, e)
-	}
-	if err != nil {
-		clear(value)
-		return nil, Secret{}, err
-	}
-	return value, o.Secret, nil
-}
-
-// changed returns ErrChanged if the error was caused by a concurrent change.
-func (s *Service) changed(ctx context.Context, r Record, err error) error {
-	if fresh, failed := s.store.Record(ctx, r.Ref); failed == nil && !fresh.sameKeys(r) {
-		return ErrChanged
-	}
-	return err
-}
-
-// past returns a stored version; 0 is the newest.
-func (s Secret) past(version int) (Past, error) {
-	for _, p := range s.Versions {
-		if p.Version == version || version == 0 && p.Version == s.Version {
-			return p, nil
-		}
-	}
-	return Past{}, reason.Errorf(reason.NotFound, "version %[2]d of the secret %[1]s does not exist", s.Ref, version).
-		WithRemedy("List the versions with `palyra vault history %s`.", s.Ref)
-}
-
-func expired(m Secret) error {
-	return reason.Errorf(reason.SecretExpired, "the secret %s expired at %s", m.Ref, m.ExpiresAt.Format(time.RFC3339)).
-		WithRemedy("Put a new value: `palyra vault put %s --expires DURATION`.", m.Ref)
 }
 
 // Remove deletes a secret with all its versions, and ends its leases.
@@ -351,7 +212,7 @@ func (s *Service) Remove(ctx context.Context, caller access.Caller, ref Ref) err
 	if err := ref.check(); err != nil {
 		return err
 	}
-	if err := s.may(caller, access.PermVaultDelete, ref); err != nil {
+	if err := s.guard.may(caller, access.PermVaultDelete, ref); err != nil {
 		return err
 	}
 	e, err := draft(ctx, event.SecretRemoved, caller.Principal, ref, removedEvent(ref))
@@ -359,11 +220,20 @@ func (s *Service) Remove(ctx context.Context, caller access.Caller, ref Ref) err
 		return err
 	}
 	defer s.placed.changed(ref) // regardless of the store's result
-	if err := s.store.RemoveRecord(context.WithoutCancel(ctx), ref, e); err != nil {
+	if err := s.records.store.RemoveRecord(context.WithoutCancel(ctx), ref, e); err != nil {
 		return err
 	}
-	s.leases.cuts.Add(1)
-	return s.end(ctx, "removed", func(l Lease) bool { return l.Ref == ref })
+	return s.Leases.revoke(ctx, "removed", func(l Lease) bool { return l.Ref == ref })
+}
+
+// EndOf ends the leases of a caller's calls and runs. It is called when the caller has lost
+// permissions or a credential, or has another owner. The caller's active calls must request new
+// leases.
+func (s *Service) EndOf(ctx context.Context, holder access.Principal) error {
+	if holder.Kind == access.KindAgent {
+		s.placed.changedIn(holder.String())
+	}
+	return s.Leases.revoke(ctx, "holder", func(l Lease) bool { return l.Holder == holder })
 }
 
 // Page selects a page of a list.
@@ -382,57 +252,14 @@ func (s *Service) List(ctx context.Context, caller access.Caller, p Page) ([]Sec
 			return nil, err
 		}
 	}
-	if err := s.may(caller, access.PermVaultList, Ref{}); err != nil {
+	if err := s.guard.may(caller, access.PermVaultList, Ref{}); err != nil {
 		return nil, err
 	}
-	list, err := s.list(ctx, Query{Scope: p.Scope, After: p.After, Limit: p.Limit}, func(ref Ref) bool {
-		return s.may(caller, access.PermVaultList, ref) == nil
+	list, err := s.records.list(ctx, Query{Scope: p.Scope, After: p.After, Limit: p.Limit}, func(ref Ref) bool {
+		return s.guard.may(caller, access.PermVaultList, ref) == nil
 	})
 	for i, m := range list {
 		list[i] = withheld(m)
 	}
 	return list, err
-}
-
-// list returns up to q.Limit secrets that the caller may see.
-func (s *Service) list(ctx context.Context, q Query, seen func(Ref) bool) ([]Secret, error) {
-	var list []Secret
-	for len(list) < q.Limit {
-		records, err := s.store.Records(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range records {
-			if !seen(r.Ref) {
-				continue
-			}
-			m, err := s.listed(ctx, r)
-			if err != nil {
-				return nil, err
-			}
-			if list = append(list, m); len(list) == q.Limit {
-				return list, nil
-			}
-		}
-		if len(records) < q.Limit {
-			return list, nil
-		}
-		q.After = records[len(records)-1].Ref
-	}
-	return list, nil
-}
-
-// listed converts a secret for lists.
-func (s *Service) listed(ctx context.Context, r Record) (Secret, error) {
-	o, err := s.openRecord(ctx, r)
-	if code := reason.Of(err); code == reason.SecretUnreadable || code == reason.VaultKeyMissing {
-		if o, err = s.record(ctx, r.Ref); err == nil || reason.Of(err) != code {
-			return o.Secret, err
-		}
-		return Secret{Ref: r.Ref, Unreadable: reason.Known(err, reason.SecretUnreadable)}, nil
-	}
-	if err != nil {
-		return Secret{}, fmt.Errorf("listing secrets: %w", err)
-	}
-	return o.Secret, nil
 }

@@ -171,7 +171,7 @@ func TestCallerIsRequired(t *testing.T) {
 	for what, do := range map[string]func(access.Caller) error{
 		"get":    func(c access.Caller) error { _, err := w.Get(ctx, c, token); return err },
 		"list":   func(c access.Caller) error { _, err := w.List(ctx, c, vault.Page{Limit: 9}); return err },
-		"leases": func(c access.Caller) error { _, err := w.Leases(c); return err },
+		"leases": func(c access.Caller) error { _, err := w.Leases.List(c); return err },
 		"placeholders": func(c access.Caller) error {
 			_, _, err := w.Placeholders(ctx, vault.Borrower{Caller: c}, 1, func(vault.Placeholder) bool { return true })
 			return err

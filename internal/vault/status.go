@@ -21,18 +21,18 @@ type Status struct {
 
 // Status returns the state of the vault, with the leases that the caller may see.
 func (s *Service) Status(ctx context.Context, caller access.Caller) (Status, error) {
-	if err := s.may(caller, access.PermVaultList, Ref{}); err != nil {
+	if err := s.guard.may(caller, access.PermVaultList, Ref{}); err != nil {
 		return Status{}, err
 	}
-	st := Status{Keys: s.keys.keys.Status(ctx)}
+	st := Status{Keys: s.Keys.keys.keys.Status(ctx)}
 	var err error
-	if st.Leases, err = s.Leases(caller); err != nil || st.Keys.Locked {
+	if st.Leases, err = s.Leases.List(caller); err != nil || st.Keys.Locked {
 		return st, err
 	}
-	if st.Old, _, err = s.keys.old(ctx); err != nil {
+	if st.Old, _, err = s.Keys.keys.old(ctx); err != nil {
 		return st, err
 	}
-	list, err := s.store.Exports(ctx)
+	list, err := s.Keys.store.Exports(ctx)
 	for _, e := range list {
 		if e.KEK == st.Keys.ID {
 			st.ExportedAt = e.At

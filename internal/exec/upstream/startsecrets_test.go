@@ -52,7 +52,7 @@ func newVaulted(t *testing.T, change ...func(*upstream.Config)) *vaulted {
 	desk.Serve(w.vault)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- w.vault.Run(ctx, func(error) {}) }()
+	go func() { ended <- w.vault.Leases.Run(ctx, func(error) {}) }()
 	t.Cleanup(func() { stop(); must.Check(t, <-ended) })
 	w.put(t, rawValue)
 	w.world = newWorld(t, append([]func(*upstream.Config){func(c *upstream.Config) { c.Lender = desk }}, change...)...)
@@ -136,7 +136,7 @@ func (w *vaulted) addSigner(change ...func(*declared.Server)) {
 
 func (w *vaulted) leases() int {
 	w.t.Helper()
-	return len(must.Get(w.vault.Leases(alice))(w.t))
+	return len(must.Get(w.vault.Leases.List(alice))(w.t))
 }
 
 // TestStartSecrets: a server receives a secret as a plain value only after its start was approved. Its

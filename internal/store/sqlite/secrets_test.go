@@ -55,7 +55,7 @@ func TestManySecrets(t *testing.T) {
 		})
 	}
 	group.Wait()
-	done := must.Get(s.Rekey(t.Context(), ann))(t)
+	done := must.Get(s.Keys.Rekey(t.Context(), ann))(t)
 	if done.Rewrapped != n || len(done.Dropped) != 1 {
 		t.Errorf("rekeyed %+v", done)
 	}

@@ -179,7 +179,7 @@ func TestLend(t *testing.T) {
 	if _, err := lent[1].Source.Secret(t.Context(), "global/maps"); reason.Of(err) != reason.NotFound {
 		t.Errorf("after the call: %v", err)
 	}
-	if list := must.Get(w.vault.Leases(ann))(t); len(list) != 0 {
+	if list := must.Get(w.vault.Leases.List(ann))(t); len(list) != 0 {
 		t.Errorf("leases %+v", list)
 	}
 }
@@ -236,7 +236,7 @@ func TestInject(t *testing.T) {
 	if err != nil || string(values[0]) != "value of aws" || string(values[1]) != "value of file" {
 		t.Fatalf("%q, %v", values, err)
 	}
-	leases := must.Get(w.vault.Leases(ann))(t)
+	leases := must.Get(w.vault.Leases.List(ann))(t)
 	if len(leases) != 2 || leases[0].Call != "01CALL" || leases[0].Run != "01RUN" {
 		t.Errorf("leases %+v", leases)
 	}
@@ -245,7 +245,7 @@ func TestInject(t *testing.T) {
 		t.Errorf("journaled %s", told)
 	}
 	end()
-	if list := must.Get(w.vault.Leases(ann))(t); len(list) != 0 || slices.ContainsFunc(values[0], func(b byte) bool { return b != 0 }) {
+	if list := must.Get(w.vault.Leases.List(ann))(t); len(list) != 0 || slices.ContainsFunc(values[0], func(b byte) bool { return b != 0 }) {
 		t.Errorf("after the end: %+v, %q", list, values[0])
 	}
 	for name, i := range map[string]tool.Injection{"short": all[2], "another version": {Secret: "global/aws", Version: 2, Env: "AWS_KEY"}} {
@@ -255,7 +255,7 @@ func TestInject(t *testing.T) {
 		}
 		end()
 	}
-	if list := must.Get(w.vault.Leases(ann))(t); len(list) != 0 {
+	if list := must.Get(w.vault.Leases.List(ann))(t); len(list) != 0 {
 		t.Errorf("left are %+v", list)
 	}
 }
@@ -287,7 +287,7 @@ func TestNoValue(t *testing.T) {
 			t.Errorf("%s: %q, %v, want %s", name, value, err, row.want)
 		}
 		end()
-		if list := must.Get(w.vault.Leases(ann))(t); len(list) != 0 {
+		if list := must.Get(w.vault.Leases.List(ann))(t); len(list) != 0 {
 			t.Errorf("%s: leases %+v", name, list)
 		}
 	}

@@ -132,7 +132,7 @@ func (s *SecretService) RemoveSecret(ctx context.Context, req *palyrav1.RemoveSe
 
 // RekeyVault replaces the key that wraps all data keys.
 func (s *SecretService) RekeyVault(ctx context.Context, _ *palyrav1.RekeyVaultRequest) (*palyrav1.RekeyVaultResponse, error) {
-	done, err := s.Vault.Rekey(ctx, s.Caller(ctx))
+	done, err := s.Vault.Keys.Rekey(ctx, s.Caller(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +154,7 @@ func spoken(about string) string {
 
 // ExportRecovery returns the encrypted recovery export of the keys.
 func (s *SecretService) ExportRecovery(ctx context.Context, req *palyrav1.ExportRecoveryRequest) (*palyrav1.ExportRecoveryResponse, error) {
-	text, ids, err := s.Vault.ExportRecovery(ctx, s.Caller(ctx), req.GetRecipient(), req.GetAgain())
+	text, ids, err := s.Vault.Keys.ExportRecovery(ctx, s.Caller(ctx), req.GetRecipient(), req.GetAgain())
 	if err != nil {
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func (s *SecretService) ExportRecovery(ctx context.Context, req *palyrav1.Export
 // UnlockVault unlocks the keys.
 func (s *SecretService) UnlockVault(ctx context.Context, req *palyrav1.UnlockVaultRequest) (*palyrav1.UnlockVaultResponse, error) {
 	defer clear(req.GetPassphrase())
-	return &palyrav1.UnlockVaultResponse{}, s.Vault.Unlock(ctx, s.Caller(ctx), req.GetPassphrase())
+	return &palyrav1.UnlockVaultResponse{}, s.Vault.Keys.Unlock(ctx, s.Caller(ctx), req.GetPassphrase())
 }
 
 // GetVaultStatus returns the state of the vault.
