@@ -19,21 +19,21 @@ func (r *Ring) Rotate(ctx context.Context) (id string, err error) {
 		if err := r.again(ctx); err != nil {
 			return err
 		}
-		backend = r.pin.Backend
-		id, err = r.rotate(context.WithoutCancel(ctx))
+		backend = r.set.pin.Backend
+		id, err = r.set.rotate(context.WithoutCancel(ctx))
 		return err
 	})
 	if err != nil {
 		return "", err
 	}
-	if err := r.o.Journal.Pinned(context.WithoutCancel(ctx), backend, id); err != nil {
+	if err := r.at.Journal.Pinned(context.WithoutCancel(ctx), backend, id); err != nil {
 		return id, fmt.Errorf("the vault's key was rotated, but journaling it failed: %w", err)
 	}
 	return id, nil
 }
 
-func (r *Ring) rotate(ctx context.Context) (string, error) {
-	b, err := r.backend(r.pin.Backend)
+func (s *keyset) rotate(ctx context.Context) (string, error) {
+	b, err := s.at.backend(s.pin.Backend)
 	if err != nil {
 		return "", err
 	}
@@ -47,24 +47,24 @@ func (r *Ring) rotate(ctx context.Context) (string, error) {
 	}
 	// The key is listed as left over until it is current, so that its possible location is
 	// recorded.
-	p := r.pin.clone()
+	p := s.pin.clone()
 	p.leave(b.Name(), id)
-	if err := r.adopt(p); err != nil {
+	if err := s.adopt(p); err != nil {
 		return "", err
 	}
-	r.o.reached("announced")
+	s.at.reached("announced")
 	if err := roundTrip(ctx, b, id, key); err != nil {
-		return "", errors.Join(err, r.tidy(ctx))
+		return "", errors.Join(err, s.tidy(ctx))
 	}
-	r.o.reached("put")
-	p = r.pin.clone()
+	s.at.reached("put")
+	p = s.pin.clone()
 	p.settle(b.Name(), id)
 	p.Keys = append(p.Keys, k)
-	r.keys[id] = key
-	if err := r.adopt(p); err != nil {
+	s.keys[id] = key
+	if err := s.adopt(p); err != nil {
 		return "", err
 	}
-	r.o.reached("pinned")
+	s.at.reached("pinned")
 	return id, nil
 }
 
@@ -76,28 +76,28 @@ func (r *Ring) Drop(ctx context.Context, ids ...string) error {
 		if err := r.again(ctx); err != nil {
 			return err
 		}
-		if slices.Contains(ids, r.pin.current().ID) {
+		if slices.Contains(ids, r.set.pin.current().ID) {
 			return reason.Errorf(reason.InvalidInput, "the current key of the vault cannot be dropped").WithRemedy("Rotate it first.")
 		}
-		return r.drop(context.WithoutCancel(ctx), ids)
+		return r.set.drop(context.WithoutCancel(ctx), ids)
 	})
 }
 
-func (r *Ring) drop(ctx context.Context, ids []string) error {
-	p := r.pin.clone()
+func (s *keyset) drop(ctx context.Context, ids []string) error {
+	p := s.pin.clone()
 	for _, id := range ids {
 		if _, ok := p.find(id); ok {
 			p.leave(p.Backend, id)
 		}
 	}
 	p.Keys = slices.DeleteFunc(p.Keys, func(k pinned) bool { return slices.Contains(ids, k.ID) })
-	if err := r.adopt(p); err != nil {
+	if err := s.adopt(p); err != nil {
 		return err
 	}
 	for _, id := range ids {
-		clear(r.keys[id])
-		delete(r.keys, id)
+		clear(s.keys[id])
+		delete(s.keys, id)
 	}
-	r.o.reached("unpinned")
-	return r.tidy(ctx)
+	s.at.reached("unpinned")
+	return s.tidy(ctx)
 }

@@ -11,15 +11,15 @@ import (
 
 // first creates the first key of a gateway and writes the pin. After an interruption before the
 // pin, the next start uses a key that is in a file. A key in a keyring stays there unused.
-func (r *Ring) first(ctx context.Context) (*pin, []byte, error) {
-	b, ids, err := r.choose(ctx)
+func (l locator) first(ctx context.Context) (*pin, []byte, error) {
+	b, ids, err := l.choose(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	if len(ids) > 0 {
-		return r.take(ctx, b, ids)
+		return l.take(ctx, b, ids)
 	}
-	known, err := r.o.Journal.Known(ctx)
+	known, err := l.Journal.Known(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -34,26 +34,26 @@ func (r *Ring) first(ctx context.Context) (*pin, []byte, error) {
 	if err := roundTrip(ctx, b, id, key); err != nil {
 		return nil, nil, err
 	}
-	r.o.reached("put")
+	l.reached("put")
 	k, err := newPinned(id, key)
 	if err != nil {
 		return nil, nil, err
 	}
-	return r.begin(&pin{Format: pinFormat, Gateway: r.o.Gateway, Backend: b.Name(), Keys: []pinned{k}, Leftover: []leftover{}}, key)
+	return l.begin(&pin{Format: pinFormat, Gateway: l.Gateway, Backend: b.Name(), Keys: []pinned{k}, Leftover: []leftover{}}, key)
 }
 
 // begin writes the first pin.
-func (r *Ring) begin(p *pin, key []byte) (*pin, []byte, error) {
-	if err := p.write(r.o.Dir, key); err != nil {
+func (l locator) begin(p *pin, key []byte) (*pin, []byte, error) {
+	if err := p.write(l.Dir, key); err != nil {
 		return nil, nil, err
 	}
-	r.o.reached("pinned")
+	l.reached("pinned")
 	return p, key, nil
 }
 
 // take pins keys in the state directory that have no pin.
-func (r *Ring) take(ctx context.Context, b Backend, ids []string) (*pin, []byte, error) {
-	p := &pin{Format: pinFormat, Gateway: r.o.Gateway, Backend: b.Name(), Leftover: []leftover{}}
+func (l locator) take(ctx context.Context, b Backend, ids []string) (*pin, []byte, error) {
+	p := &pin{Format: pinFormat, Gateway: l.Gateway, Backend: b.Name(), Leftover: []leftover{}}
 	var key []byte
 	for _, id := range ids {
 		var err error
@@ -66,14 +66,14 @@ func (r *Ring) take(ctx context.Context, b Backend, ids []string) (*pin, []byte,
 		}
 		p.Keys = append(p.Keys, k)
 	}
-	return r.begin(p, key)
+	return l.begin(p, key)
 }
 
 // choose returns the backend for the first key: the configured backend, or the best backend
 // that works. ids are the keys that the backend already has, from an interrupted first start or
 // from a gateway whose pin is lost. In these cases no further key is created.
-func (r *Ring) choose(ctx context.Context) (_ Backend, ids []string, err error) {
-	for _, b := range r.o.Backends {
+func (l locator) choose(ctx context.Context) (_ Backend, ids []string, err error) {
+	for _, b := range l.Backends {
 		h, ok := b.(holder)
 		if !ok {
 			continue
@@ -83,25 +83,25 @@ func (r *Ring) choose(ctx context.Context) (_ Backend, ids []string, err error) 
 		case err != nil:
 			return nil, nil, unasked(err)
 		case len(ids) == 0:
-		case r.o.Backend != Auto && r.o.Backend != b.Name():
+		case l.Backend != Auto && l.Backend != b.Name():
 			return nil, nil, reason.Errorf(reason.VaultKeyMissing, "vault.json is missing, but the state directory has a key of the vault in the backend %s", b.Name()).
 				WithRemedy("Restore vault.json from a backup of the state directory, or set vault.backend to %q.", b.Name())
 		default:
 			return b, ids, nil
 		}
 	}
-	if r.o.Backend != Auto {
-		b, err := r.backend(r.o.Backend)
+	if l.Backend != Auto {
+		b, err := l.backend(l.Backend)
 		return b, nil, err
 	}
 	var errs []error
-	for _, b := range r.o.Backends {
+	for _, b := range l.Backends {
 		if err := probe(ctx, b); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", spoken(b.Name()), err))
 			continue
 		}
 		if len(errs) > 0 {
-			r.o.Log.InfoContext(ctx, "a better backend for the key of the vault cannot be used",
+			l.Log.InfoContext(ctx, "a better backend for the key of the vault cannot be used",
 				slog.String("backend", b.Name()), slog.Any("problem", errors.Join(errs...)))
 		}
 		return b, nil, nil

@@ -78,13 +78,10 @@ func (forgetful) Pinned(context.Context, string, string) error { return nil }
 // keys that still wrap data keys. It is safe for concurrent use, but must not be used within a
 // transaction of the store that its journal writes to.
 type Ring struct {
-	o Options
+	at locator
 	// turn is held during a query or a change; waiting for it ends with the caller's context.
 	turn chan struct{}
-
-	// The pin and the fetched keys; nil while they are not available.
-	pin  *pin
-	keys map[string][]byte
+	set  keyset
 	// asked is the time of the last query of the backend, failed the error of that query.
 	asked  time.Time
 	failed error
@@ -98,33 +95,14 @@ type Ring struct {
 // keys, or creates them on the first start. The error reports a setting that contradicts the
 // pin.
 func Open(o Options) (*Ring, error) {
-	r := newRing(o)
 	// A faulty pin is reported when the keys are needed.
 	if p, err := readPin(o.Dir, o.Gateway); err == nil {
 		if err := p.allows(o.Backend); err != nil {
 			return nil, err
 		}
 	}
-	return r, nil
-}
-
-func newRing(o Options) *Ring {
-	if o.Backends == nil {
-		o.Backends = System(o)
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	if o.Journal == nil {
-		o.Journal = forgetful{}
-	}
-	if o.reached == nil {
-		o.reached = func(string) {}
-	}
-	return &Ring{o: o, turn: make(chan struct{}, 1), since: o.Now()}
+	at := newLocator(o)
+	return &Ring{at: at, turn: make(chan struct{}, 1), set: keyset{at: at}, since: at.Now()}, nil
 }
 
 // inTurn calls do while no other query or change is active.
@@ -145,9 +123,9 @@ func (r *Ring) Wrap(ctx context.Context, about string, key []byte) (id string, b
 		if err := r.load(ctx); err != nil {
 			return err
 		}
-		id = r.pin.current().ID
+		id = r.set.pin.current().ID
 		var err error
-		box, err = aead.Seal(r.keys[id], key, associated(id, about))
+		box, err = aead.Seal(r.set.keys[id], key, associated(id, about))
 		return err
 	})
 	if err != nil {
@@ -189,7 +167,7 @@ func (r *Ring) Current(ctx context.Context) (id string, err error) {
 		if err := r.load(ctx); err != nil {
 			return err
 		}
-		id = r.pin.current().ID
+		id = r.set.pin.current().ID
 		return nil
 	})
 	return id, err
@@ -199,10 +177,10 @@ func (r *Ring) Current(ctx context.Context) (id string, err error) {
 func (r *Ring) Unlock(ctx context.Context, passphrase []byte) error {
 	return r.inTurn(ctx, func() error {
 		name := InFile
-		if p, err := readPin(r.o.Dir, r.o.Gateway); err == nil {
+		if p, err := readPin(r.at.Dir, r.at.Gateway); err == nil {
 			name = p.Backend
 		}
-		b, err := r.backend(name)
+		b, err := r.at.backend(name)
 		if err != nil {
 			return err
 		}

@@ -23,113 +23,94 @@ type Target struct {
 // at any point, the keys are readable in the pinned backend, and copies elsewhere are deleted
 // at the next start. If Move returns an error and a Status, the keys were moved, but a later
 // step failed.
-func Move(ctx context.Context, o Options, to Target) (s Status, err error) {
-	r := newRing(o)
-	err = r.inTurn(ctx, func() error {
-		p, key, err := r.look(ctx)
-		if errors.Is(err, errNoPin) {
-			return reason.Errorf(reason.NotFound, "moving the key of the vault: the vault has no key yet").
-				WithRemedy("Set vault.backend to %q; the next start of palyrad creates it there.", to.Backend)
-		}
-		if err != nil {
-			return err
-		}
-		r.have(p, key)
-		b, err := r.target(to)
-		if err != nil {
-			return err
-		}
-		ctx := context.WithoutCancel(ctx)
-		_ = r.tidy(ctx) // retried later
-		from := r.pin.Backend
-		if from == to.Backend {
-			err = r.reseal(b)
-		} else {
-			err = r.move(ctx, b, to)
-		}
-		if err != nil {
-			return err
-		}
-		s.Backend, s.ID, s.Older = to.Backend, r.pin.current().ID, len(r.pin.Keys)-1
-		if err := r.tidy(ctx); err != nil {
-			return fmt.Errorf("the keys were moved, but deleting them in %s failed: %w", spoken(from), err)
-		}
-		return nil
-	})
-	if s.Backend != "" {
-		if journalErr := r.o.Journal.Pinned(context.WithoutCancel(ctx), s.Backend, s.ID); journalErr != nil && err == nil {
+func Move(ctx context.Context, o Options, to Target) (Status, error) {
+	s := keyset{at: newLocator(o)}
+	st, err := s.moveTo(ctx, to)
+	if st.Backend != "" {
+		if journalErr := s.at.Journal.Pinned(context.WithoutCancel(ctx), st.Backend, st.ID); journalErr != nil && err == nil {
 			err = fmt.Errorf("the keys were moved, but journaling it failed: %w", journalErr)
 		}
 	}
-	return s, err
+	return st, err
 }
 
-// target returns the destination backend.
-func (r *Ring) target(to Target) (Backend, error) {
-	for _, b := range r.o.Backends {
-		switch {
-		case b.Name() != to.Backend:
-		case to.Backend == InFile:
-			return newFile(r.o.Dir, r.o.Gateway, to.Passphrase), nil
-		case to.Backend == r.pin.Backend:
-			return nil, reason.Errorf(reason.InvalidInput, "the key of the vault is already in %s", spoken(to.Backend)).
-				WithRemedy("Check it with `palyrad doctor`.")
-		default:
-			return b, nil
-		}
+func (s *keyset) moveTo(ctx context.Context, to Target) (Status, error) {
+	p, key, err := s.at.look(ctx)
+	if errors.Is(err, errNoPin) {
+		return Status{}, reason.Errorf(reason.NotFound, "moving the key of the vault: the vault has no key yet").
+			WithRemedy("Set vault.backend to %q; the next start of palyrad creates it there.", to.Backend)
 	}
-	var names []string
-	for _, b := range r.o.Backends {
-		names = append(names, b.Name())
+	if err != nil {
+		return Status{}, err
 	}
-	return nil, reason.Errorf(reason.InvalidInput, "the backend %q is not available on this system", to.Backend).WithRemedy("Use one of %q.", names)
+	s.have(p, key)
+	from := s.pin.Backend
+	b, err := s.at.target(from, to)
+	if err != nil {
+		return Status{}, err
+	}
+	ctx = context.WithoutCancel(ctx)
+	_ = s.tidy(ctx) // retried later
+	if from == to.Backend {
+		err = s.at.reseal(b)
+	} else {
+		err = s.move(ctx, b, to)
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	st := Status{Backend: to.Backend, ID: s.pin.current().ID, Older: len(s.pin.Keys) - 1}
+	if err := s.tidy(ctx); err != nil {
+		return st, fmt.Errorf("the keys were moved, but deleting them in %s failed: %w", spoken(from), err)
+	}
+	return st, nil
 }
 
 // move copies the keys, verifies them as a new palyrad would, and changes the pin.
-func (r *Ring) move(ctx context.Context, b Backend, to Target) error {
-	from := r.pin.Backend
-	p := r.pin.clone()
+func (s *keyset) move(ctx context.Context, b Backend, to Target) error {
+	from := s.pin.Backend
+	p := s.pin.clone()
 	for _, k := range p.Keys {
 		p.leave(to.Backend, k.ID)
 	}
-	if err := r.adopt(p); err != nil {
+	if err := s.adopt(p); err != nil {
 		return err
 	}
-	r.o.reached("announced")
+	s.at.reached("announced")
 	for _, k := range p.Keys {
-		key, err := r.key(ctx, k.ID)
+		key, err := s.key(ctx, k.ID)
 		if err != nil {
 			return err
 		}
 		if err := roundTrip(ctx, b, k.ID, key); err != nil {
 			return err
 		}
-		r.o.reached("put " + k.ID)
+		s.at.reached("put " + k.ID)
 	}
-	again, err := r.target(to)
+	again, err := s.at.target(from, to)
 	if err != nil {
 		return err
 	}
-	if err := r.same(ctx, again); err != nil {
+	if err := s.pin.same(ctx, again); err != nil {
 		return err
 	}
-	r.o.reached("verified")
-	p = r.pin.clone()
+	s.at.reached("verified")
+	p = s.pin.clone()
 	p.Backend = to.Backend
 	for _, k := range p.Keys {
 		p.settle(to.Backend, k.ID)
 		p.leave(from, k.ID)
 	}
-	if err := r.adopt(p); err != nil {
+	if err := s.adopt(p); err != nil {
 		return err
 	}
-	r.o.reached("switched")
+	s.at.reached("switched")
 	return nil
 }
 
 // same returns an error unless a backend has the pinned keys.
-func (r *Ring) same(ctx context.Context, b Backend) error {
-	for _, k := range r.pin.Keys {
+func (p *pin) same(ctx context.Context, b Backend) error {
+	for _, k := range p.Keys {
 		key, err := b.Get(ctx, k.ID)
 		if err != nil {
 			return unasked(err)
@@ -144,8 +125,8 @@ func (r *Ring) same(ctx context.Context, b Backend) error {
 
 // reseal encrypts the file with another passphrase, or stores it without one. It replaces the file
 // by one rename.
-func (r *Ring) reseal(to Backend) error {
-	was, ok := r.file()
+func (l locator) reseal(to Backend) error {
+	was, ok := l.file()
 	target, isFile := to.(*file)
 	if !ok || !isFile {
 		return nil
@@ -161,7 +142,7 @@ func (r *Ring) reseal(to Backend) error {
 	if err := target.write(nil, entries); err != nil {
 		return unasked(err)
 	}
-	r.o.reached("resealed")
+	l.reached("resealed")
 	target.seen = [len(target.seen)]byte{} // so that the file is decrypted instead of cached
 	_, back, err := target.read()
 	if err != nil {
@@ -171,14 +152,4 @@ func (r *Ring) reseal(to Backend) error {
 		return reason.Errorf(reason.VaultLocked, "vault.kek returned other keys than the stored ones")
 	}
 	return nil
-}
-
-// file returns the backend "file" of the options.
-func (r *Ring) file() (*file, bool) {
-	b, err := r.backend(InFile)
-	if err != nil {
-		return nil, false
-	}
-	f, ok := b.(*file)
-	return f, ok
 }

@@ -22,8 +22,8 @@ type Portable struct {
 // Carry returns a portable copy of the keys of a gateway, and changes nothing. The copy is nil
 // if the gateway has no keys, or if the state directory already contains them.
 func Carry(ctx context.Context, o Options) (*Portable, error) {
-	r := newRing(o)
-	p, current, err := r.look(ctx)
+	s := keyset{at: newLocator(o)}
+	p, current, err := s.at.look(ctx)
 	if errors.Is(err, errNoPin) {
 		return nil, nil
 	}
@@ -37,32 +37,32 @@ func Carry(ctx context.Context, o Options) (*Portable, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.have(p, current)
-	defer r.forget()
-	return r.carry(ctx)
+	s.have(p, current)
+	defer s.forget()
+	return s.carry(ctx)
 }
 
-func (r *Ring) carry(ctx context.Context) (*Portable, error) {
-	entries := make([]entry, 0, len(r.pin.Keys))
-	for _, k := range r.pin.Keys {
-		key, err := r.key(ctx, k.ID)
+func (s *keyset) carry(ctx context.Context) (*Portable, error) {
+	entries := make([]entry, 0, len(s.pin.Keys))
+	for _, k := range s.pin.Keys {
+		key, err := s.key(ctx, k.ID)
 		if err != nil {
 			return nil, err
 		}
 		entries = append(entries, entry{k.ID, key})
 	}
-	p := r.pin.clone()
+	p := s.pin.clone()
 	// Left-over keys are deleted by the original gateway.
 	p.Backend, p.Leftover = InFile, []leftover{}
-	pin, err := p.text(r.keys[p.current().ID])
+	pin, err := p.text(s.keys[p.current().ID])
 	if err != nil {
 		return nil, err
 	}
-	key, err := newFile(r.o.Dir, r.o.Gateway, nil).text(nil, entries)
+	key, err := newFile(s.at.Dir, s.at.Gateway, nil).text(nil, entries)
 	if err != nil {
 		return nil, err
 	}
-	return &Portable{Backend: r.pin.Backend, Pin: pin, Key: key}, nil
+	return &Portable{Backend: s.pin.Backend, Pin: pin, Key: key}, nil
 }
 
 // NotCarried returns one text with the cause and the remedy of a failed Carry.

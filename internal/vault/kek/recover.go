@@ -28,7 +28,7 @@ func (r *Ring) IDs(ctx context.Context) (ids []string, err error) {
 		if err := r.load(ctx); err != nil {
 			return err
 		}
-		for _, k := range r.pin.Keys {
+		for _, k := range r.set.pin.Keys {
 			ids = append(ids, k.ID)
 		}
 		return nil
@@ -42,7 +42,7 @@ func (r *Ring) Export(ctx context.Context) (keys []Exported, err error) {
 		if err := r.load(ctx); err != nil {
 			return err
 		}
-		for _, k := range r.pin.Keys {
+		for _, k := range r.set.pin.Keys {
 			key, err := r.key(ctx, k.ID)
 			if err != nil {
 				return err
@@ -62,26 +62,29 @@ func (r *Ring) Recover(ctx context.Context, keys []Exported) error {
 		return reason.Errorf(reason.InvalidInput, "no key needs recovery")
 	}
 	return r.inTurn(ctx, func() error {
-		p, err := readPin(r.o.Dir, r.o.Gateway)
+		p, err := readPin(r.at.Dir, r.at.Gateway)
 		switch {
 		case errors.Is(err, errNoPin):
-			return r.repin(ctx, keys)
+			return r.set.repin(ctx, keys)
 		case err != nil:
 			return err
 		case r.again(ctx) == nil:
-			return r.add(ctx, keys)
+			return r.set.add(ctx, keys)
 		}
-		return r.restore(ctx, p, keys)
+		if err := r.at.restore(ctx, p, keys); err != nil {
+			return err
+		}
+		return r.again(ctx)
 	})
 }
 
 // repin stores keys in a backend and writes a new pin.
-func (r *Ring) repin(ctx context.Context, keys []Exported) error {
-	b, _, err := r.choose(ctx)
+func (s *keyset) repin(ctx context.Context, keys []Exported) error {
+	b, _, err := s.at.choose(ctx)
 	if err != nil {
 		return err
 	}
-	p := &pin{Format: pinFormat, Gateway: r.o.Gateway, Backend: b.Name(), Leftover: []leftover{}}
+	p := &pin{Format: pinFormat, Gateway: s.at.Gateway, Backend: b.Name(), Leftover: []leftover{}}
 	for _, e := range keys {
 		if err := roundTrip(ctx, b, e.ID, e.Key); err != nil {
 			return err
@@ -93,19 +96,19 @@ func (r *Ring) repin(ctx context.Context, keys []Exported) error {
 		p.Keys = append(p.Keys, k)
 	}
 	current := keys[len(keys)-1]
-	if err := r.o.Journal.Pinned(ctx, p.Backend, current.ID); err != nil {
+	if err := s.at.Journal.Pinned(ctx, p.Backend, current.ID); err != nil {
 		return err
 	}
-	pin, key, err := r.begin(p, bytes.Clone(current.Key))
+	pin, key, err := s.at.begin(p, bytes.Clone(current.Key))
 	if err != nil {
 		return err
 	}
-	r.have(pin, key)
+	s.have(pin, key)
 	return nil
 }
 
 // restore puts the pinned keys back into their backend.
-func (r *Ring) restore(ctx context.Context, p *pin, keys []Exported) error {
+func (l locator) restore(ctx context.Context, p *pin, keys []Exported) error {
 	i := slices.IndexFunc(keys, func(e Exported) bool { return e.ID == p.current().ID && p.current().is(e.Key) })
 	if i < 0 {
 		return reason.Errorf(reason.VaultKeyMissing, "the export does not have the key %s, which the vault used last", p.current().ID).
@@ -114,7 +117,7 @@ func (r *Ring) restore(ctx context.Context, p *pin, keys []Exported) error {
 	if !p.authentic(keys[i].Key) {
 		return changedPin("vault.json was changed without the key of the vault")
 	}
-	b, err := r.backend(p.Backend)
+	b, err := l.backend(p.Backend)
 	if err != nil {
 		return err
 	}
@@ -126,16 +129,16 @@ func (r *Ring) restore(ctx context.Context, p *pin, keys []Exported) error {
 			return err
 		}
 	}
-	return r.again(ctx)
+	return nil
 }
 
 // add adds missing keys to a vault as older keys.
-func (r *Ring) add(ctx context.Context, keys []Exported) error {
-	b, err := r.backend(r.pin.Backend)
+func (s *keyset) add(ctx context.Context, keys []Exported) error {
+	b, err := s.at.backend(s.pin.Backend)
 	if err != nil {
 		return err
 	}
-	p := r.pin.clone()
+	p := s.pin.clone()
 	for _, e := range keys {
 		k, err := newPinned(e.ID, e.Key)
 		if err != nil {
@@ -152,5 +155,5 @@ func (r *Ring) add(ctx context.Context, keys []Exported) error {
 			return err
 		}
 	}
-	return r.adopt(p)
+	return s.adopt(p)
 }

@@ -46,7 +46,6 @@ func (s Status) String() string {
 
 // Examine returns the state of a gateway's keys without changing anything.
 func Examine(ctx context.Context, o Options) (s Status) {
-	r := newRing(o)
 	p, err := readPin(o.Dir, o.Gateway)
 	if errors.Is(err, errNoPin) {
 		return s
@@ -56,7 +55,7 @@ func Examine(ctx context.Context, o Options) (s Status) {
 		err = p.allows(o.Backend)
 	}
 	if err == nil {
-		_, _, err = r.look(ctx)
+		_, _, err = newLocator(o).look(ctx)
 	}
 	if err == nil {
 		s.ID = p.current().ID
@@ -78,9 +77,9 @@ func (r *Ring) Status(ctx context.Context) (s Status) {
 	err := r.inTurn(ctx, func() error {
 		err := r.load(ctx)
 		s.Since = r.since
-		if p := r.pin; p != nil {
+		if p := r.set.pin; p != nil {
 			s.Backend, s.ID, s.Older, s.Leftover = p.Backend, p.current().ID, len(p.Keys)-1, len(p.Leftover)
-		} else if p, unread := readPin(r.o.Dir, r.o.Gateway); unread == nil {
+		} else if p, unread := readPin(r.at.Dir, r.at.Gateway); unread == nil {
 			s.Backend = p.Backend
 		}
 		return err
