@@ -25,7 +25,6 @@ var broad = map[string]int{
 	"internal/cli/tui.model":              46,
 	"internal/core/config.checker":        61,
 	"internal/egress/web.bridge":          26,
-	"internal/evidence/journal.Log":       35,
 	"internal/exec/sandbox/cgroup.Group":  33,
 	"internal/exec/sandbox/jail.Cell":     44,
 	"internal/exec/sandbox/jail.Machine":  27,

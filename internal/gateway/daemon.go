@@ -79,7 +79,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	defer stopBase()
 	// The gateway's maintenance completes started work.
 	upkeep, upkeepCtx := errgroup.WithContext(access.Precede(base, access.PrecedenceEnding))
-	upkeep.Go(func() error { return g.journal.Run(upkeepCtx) })
+	upkeep.Go(func() error { return g.journal.Checkpoints.Run(upkeepCtx) })
 	upkeep.Go(func() error { return g.auditor.Run(upkeepCtx) })
 	upkeep.Go(func() error { return g.metrics.Follow(upkeepCtx) })
 	upkeep.Go(func() error { return mend(upkeepCtx, g.log, g.stores.disk) })
@@ -184,7 +184,7 @@ func (g *gateway) close(cause error) error {
 	if cause == nil {
 		if err := g.journal.Record(ctx, event.Closed, journal.Daemon, "", struct{}{}); err != nil {
 			errs = append(errs, fmt.Errorf("journaling the stop: %w", err))
-		} else if _, err := g.journal.Checkpoint(ctx); err != nil {
+		} else if _, err := g.journal.Checkpoints.Write(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("signing the last checkpoint: %w", err))
 		}
 	}

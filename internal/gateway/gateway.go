@@ -91,7 +91,7 @@ func (c control) Status(ctx context.Context) (api.Status, error) {
 		Workspaces: g.cfg.Workspaces, Sandbox: asPrograms(g.cfg.ProcessRunner, g.isolation.watch.Status()), Degraded: g.isolation.degraded(g.cfg.ProcessRunner), Prepared: prepared(g), Notices: notices(g),
 		ActiveRuns: g.runs.Active(), Models: g.models.Status, Keys: keyPlaces(g.authority, g.cfg), Vault: g.kek.Status(ctx),
 	}
-	checkpoint, err := g.journal.Latest(ctx)
+	checkpoint, err := g.journal.Checkpoints.Latest(ctx)
 	if err != nil {
 		return s, fmt.Errorf("reading the last checkpoint: %w", err)
 	}

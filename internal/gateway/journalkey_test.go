@@ -128,7 +128,7 @@ func TestInterruptedRotation(t *testing.T) {
 			if durable {
 				db := must.Get(sqlite.Open(t.Context(), statedir.Store(cfg.StateDir), sqlite.Options{Origin: origin, Verifiers: known}))(t)
 				log := must.Get(journal.New(db, journal.Options{Key: must.Get(journal.ParseKey(authority.Journal.Signer()))(t)}))(t)
-				must.Get(log.Rotate(t.Context(), must.Get(journal.ParseKey(text))(t), next.ChainPEM(), next.CertifiedAt))(t)
+				must.Get(log.Checkpoints.Rotate(t.Context(), must.Get(journal.ParseKey(text))(t), next.ChainPEM(), next.CertifiedAt))(t)
 				must.Do(t, db.Close(t.Context()))
 			}
 			d := start(t, cfg)
@@ -196,7 +196,7 @@ func TestFiveYears(t *testing.T) {
 		must.Do(t, notary.Use(key.Signer, key.Chain))
 		envelopes = append(envelopes, must.Get(notary.Sign(t.Context(), anExecution(clock)))(t))
 		must.Get(log.Append(t.Context(), event.Draft{Code: event.Opened, Actor: journal.Daemon, Payload: []byte("{}")}))(t)
-		must.Get(log.Checkpoint(t.Context()))(t)
+		must.Get(log.Checkpoints.Write(t.Context()))(t)
 		if month == 40 {
 			must.Get(journalkey.Rotate(t.Context(), log, authority))(t)
 		}

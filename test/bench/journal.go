@@ -283,7 +283,7 @@ func (s *store) fill(ctx context.Context, events int, draft func(n int) event.Dr
 		if _, err := s.log.Append(ctx, batch...); err != nil {
 			return err
 		}
-		if _, err := s.log.Checkpoint(ctx); err != nil {
+		if _, err := s.log.Checkpoints.Write(ctx); err != nil {
 			return err
 		}
 	}

@@ -68,7 +68,7 @@ func (j *Journal) Rotate(t *testing.T) journal.Rotation {
 	signer := NewSigner(t)
 	key := must.Get(journal.NewKey(gatewayID, signer))(t)
 	next := certified(t, j.ca, key, signer)
-	r := must.Get(j.Log.Rotate(context.Background(), key, next.CertificateChain, next.CertifiedAt))(t)
+	r := must.Get(j.Log.Checkpoints.Rotate(context.Background(), key, next.CertificateChain, next.CertifiedAt))(t)
 	next.FirstSize, j.checkpoints[0].LastSize = r.Last+1, r.Last
 	j.checkpoints = append([]attest.CheckpointKey{next}, j.checkpoints...)
 	return r
@@ -216,11 +216,11 @@ func (s fakeJournalService) GetEvent(ctx context.Context, req *palyrav1.GetEvent
 }
 
 func (s fakeJournalService) GetCheckpoint(ctx context.Context, _ *palyrav1.GetCheckpointRequest) (*palyrav1.GetCheckpointResponse, error) {
-	cp, err := s.f.Journal.Log.Checkpoint(ctx)
+	cp, err := s.f.Journal.Log.Checkpoints.Write(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &palyrav1.GetCheckpointResponse{Note: cp.Note, TreeSize: cp.Size, VerifierKey: s.f.Journal.Log.Keys()[0]}, nil
+	return &palyrav1.GetCheckpointResponse{Note: cp.Note, TreeSize: cp.Size, VerifierKey: s.f.Journal.Log.Checkpoints.Keys()[0]}, nil
 }
 
 func (s fakeJournalService) ProveEvent(ctx context.Context, req *palyrav1.ProveEventRequest) (*palyrav1.ProveEventResponse, error) {
@@ -299,7 +299,7 @@ func (s fakeAttestations) GetKeySet(context.Context, *palyrav1.GetKeySetRequest)
 
 // signerOf returns the key that verifies a checkpoint.
 func (j *Journal) signerOf(cp journal.Checkpoint) string {
-	for _, key := range j.Log.Keys() {
+	for _, key := range j.Log.Checkpoints.Keys() {
 		known, err := journal.ParseKeys(key)
 		if err != nil {
 			return ""

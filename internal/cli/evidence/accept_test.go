@@ -38,7 +38,7 @@ func newRestoredWorld(t *testing.T) *restoredWorld {
 // head returns the current head of the journal.
 func (w *restoredWorld) head(t *testing.T) journal.RestoredHead {
 	t.Helper()
-	cp := must.Get(w.now.Log.Checkpoint(t.Context()))(t)
+	cp := must.Get(w.now.Log.Checkpoints.Write(t.Context()))(t)
 	return journal.RestoredHead{Size: cp.Size, Root: hex.EncodeToString(cp.Root[:]), Checkpoint: cp.Note, Proven: true}
 }
 
@@ -48,7 +48,7 @@ func (w *restoredWorld) restored(t *testing.T, backup journal.RestoredHead) {
 	r := journal.Restored{MadeAt: time.Now().UTC(), RestoredAt: time.Now().UTC(), Release: "v1", Backup: backup}
 	must.Do(t, w.now.Log.Record(t.Context(), event.Restored, journal.Daemon, "R", r))
 	w.now.Events(t, 30)
-	must.Get(w.now.Log.Checkpoint(t.Context()))(t)
+	must.Get(w.now.Log.Checkpoints.Write(t.Context()))(t)
 }
 
 func TestAcceptRestore(t *testing.T) {
@@ -134,19 +134,19 @@ func TestStatusStoresTheGatewayKey(t *testing.T) {
 	signer := clitest.NewSigner(t)
 	j := clitest.NewJournal(t, w.CA, signer)
 	j.Events(t, 9)
-	must.Get(j.Log.Checkpoint(t.Context()))(t)
+	must.Get(j.Log.Checkpoints.Write(t.Context()))(t)
 	w.Gateway.Journal, w.Gateway.ShowsHead = j, true
 	w.Want(w.Run("status"), 0)
 	j.Events(t, 9)
-	must.Get(j.Log.Checkpoint(t.Context()))(t)
+	must.Get(j.Log.Checkpoints.Write(t.Context()))(t)
 	w.Want(w.Run("status"), 0)
 	j.Rotate(t)
 	j.Events(t, 3)
-	must.Get(j.Log.Checkpoint(t.Context()))(t)
+	must.Get(j.Log.Checkpoints.Write(t.Context()))(t)
 	w.Want(w.Run("status"), 0)
 	shorter := clitest.NewJournal(t, w.CA, signer)
 	shorter.Events(t, 9)
-	must.Get(shorter.Log.Checkpoint(t.Context()))(t)
+	must.Get(shorter.Log.Checkpoints.Write(t.Context()))(t)
 	w.Gateway.Journal = shorter
 	if r := w.Run("status"); r.Code != 8 || !strings.Contains(r.Out, "gw-test") {
 		t.Errorf("a rollback: exit code %d: %s", r.Code, r.Err)

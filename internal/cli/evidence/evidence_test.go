@@ -45,7 +45,7 @@ func TestVerifyExport(t *testing.T) {
 	if r := w.Run("journal", "verify", path, "--key", doc.VerifierKey); !strings.Contains(r.Out, "known from --key") {
 		t.Errorf("%d %s", r.Code, r.Out)
 	}
-	other := clitest.NewJournal(t, w.CA, clitest.NewSigner(t)).Log.Keys()[0]
+	other := clitest.NewJournal(t, w.CA, clitest.NewSigner(t)).Log.Checkpoints.Keys()[0]
 	w.Want(w.Run("journal", "verify", path, "--key", other), 8)
 	data := must.Get(os.ReadFile(path))(t)
 	w.Want(w.With(printer.Streams{In: bytes.NewReader(data)}, "journal", "verify", "-"), 0)

@@ -81,7 +81,7 @@ func (s sealed) text() string {
 // trailer. It covers the events that are durable when it starts, and signs a checkpoint over them.
 // keys is any JSON value for the header; nil is written as null.
 func (l *Log) Export(ctx context.Context, w io.Writer, after int64, keys json.RawMessage) error {
-	head, key, verifiers := l.exportPoint()
+	head, key, verifiers := l.Checkpoints.exportPoint()
 	if after < 0 || after > head.Seq {
 		return reason.Errorf(reason.InvalidInput, "the journal ends at %d, an export after %d is not possible", head.Seq, after)
 	}
@@ -105,14 +105,6 @@ func (l *Log) Export(ctx context.Context, w io.Writer, after int64, keys json.Ra
 		return fmt.Errorf("writing the export: %w", err)
 	}
 	return nil
-}
-
-// exportPoint returns the end of an export and the key that signs it. A key that is replaced
-// meanwhile signs no size larger than at its replacement.
-func (l *Log) exportPoint() (Head, *Key, []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.store.Head(), l.key, texts(l.keys)
 }
 
 func (l *Log) exportHeader(ctx context.Context, after int64, keys json.RawMessage, verifiers []string) (exportHeader, error) {
@@ -167,7 +159,7 @@ func (l *Log) exportEvents(ctx context.Context, out *exportWriter, after, last i
 }
 
 func (l *Log) exportTrailer(ctx context.Context, out *exportWriter, key *Key, seal sealed, last int64) error {
-	cp, err := l.sign(ctx, key, last)
+	cp, err := signSize(ctx, l.store, key, last)
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/evidence/journal"
 )
 
@@ -44,9 +45,10 @@ func FuzzParseCheckpoint(f *testing.F) {
 	log := newLog(f, s, 1)
 	fill(f, log, 3)
 	cp := checkpoint(f, log)
+	known := must.Get(journal.ParseKeys(log.Checkpoints.Keys()...))(f)
 	f.Add(cp.Note)
 	f.Fuzz(func(t *testing.T, text string) {
-		if _, err := log.ParseCheckpoint(text); err == nil && text != cp.Note {
+		if _, err := journal.ParseCheckpoint(text, log.Gateway(), known); err == nil && text != cp.Note {
 			t.Errorf("%q opened", text)
 		}
 	})

@@ -23,7 +23,7 @@ func TestRunMakesCheckpoints(t *testing.T) {
 		log := newLog(t, s, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- log.Run(ctx) }()
+		go func() { done <- log.Checkpoints.Run(ctx) }()
 
 		time.Sleep(time.Hour)
 		assertHead(t, s, 0, "an empty journal gets no checkpoint")
@@ -67,7 +67,7 @@ func TestRunTriesAgain(t *testing.T) {
 		done := make(chan error)
 		fill(t, log, 1)
 		s.refuse = reason.Errorf(reason.JournalUnavailable, "disk full")
-		go func() { done <- log.Run(ctx) }()
+		go func() { done <- log.Checkpoints.Run(ctx) }()
 		time.Sleep(2 * journal.CheckpointAfter)
 		assertHead(t, s, 1, "nothing can be written")
 		s.mu.Lock()
@@ -168,7 +168,7 @@ func TestProofs(t *testing.T) {
 	fill(t, log, 300)
 	checkpoint(t, log)
 	fill(t, log, 300)
-	known := must.Get(journal.ParseKeys(log.Keys()...))(t)
+	known := must.Get(journal.ParseKeys(log.Checkpoints.Keys()...))(t)
 	for _, seq := range []int64{1, 2, 255, 256, 257, 300, 301, 302, 512, 601, 602} {
 		p, err := log.Prove(t.Context(), seq)
 		if err != nil {

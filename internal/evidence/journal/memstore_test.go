@@ -160,5 +160,5 @@ func fill(t testing.TB, log *journal.Log, n int) {
 
 func checkpoint(t testing.TB, log *journal.Log) journal.Checkpoint {
 	t.Helper()
-	return must.Get(log.Checkpoint(t.Context()))(t)
+	return must.Get(log.Checkpoints.Write(t.Context()))(t)
 }

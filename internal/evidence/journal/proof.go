@@ -36,9 +36,9 @@ func (l *Log) Prove(ctx context.Context, seq int64) (Proof, error) {
 	if err != nil {
 		return Proof{}, err
 	}
-	cp, err := l.Latest(ctx)
+	cp, err := l.Checkpoints.Latest(ctx)
 	if err == nil && cp.Size < seq {
-		cp, err = l.covering(ctx, seq)
+		cp, err = l.Checkpoints.covering(ctx, seq)
 	}
 	if err != nil {
 		return Proof{}, err
@@ -52,19 +52,6 @@ func (l *Log) Prove(ctx context.Context, seq int64) (Proof, error) {
 		return Proof{}, fmt.Errorf("proving event %d: %w", seq, err)
 	}
 	return p, nil
-}
-
-// covering returns a checkpoint that covers seq, and journals one if necessary. If seq is itself
-// the checkpoint event at the end of the journal, the checkpoint that covers it is signed but not
-// journaled. Otherwise every proof of the newest event would add another event.
-func (l *Log) covering(ctx context.Context, seq int64) (Checkpoint, error) {
-	cp, err := l.Checkpoint(ctx)
-	if err != nil || cp.Size >= seq {
-		return cp, err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.sign(ctx, l.key, max(seq, l.keys[0].First))
 }
 
 // VerifyProof verifies the event's own digests, the checkpoint's signature and the audit path. An
@@ -113,13 +100,11 @@ func (l *Log) Consistency(ctx context.Context, older, newer int64) (Consistency,
 // known events. If no journaled checkpoint covers these events, Extending signs one without
 // journaling it. If the journal has fewer events, no proof exists.
 func (l *Log) Extending(ctx context.Context, known int64) (cp Checkpoint, c Consistency, err error) {
-	if cp, err = l.Latest(ctx); err != nil {
+	if cp, err = l.Checkpoints.Latest(ctx); err != nil {
 		return cp, c, err
 	}
 	if known > cp.Size && known <= l.store.Head().Seq {
-		l.mu.Lock()
-		cp, err = l.sign(ctx, l.key, max(known, l.keys[0].First))
-		l.mu.Unlock()
+		cp, err = l.Checkpoints.sign(ctx, known)
 	}
 	if err != nil || known > cp.Size {
 		return cp, c, err

@@ -102,19 +102,19 @@ func rotationNote(text string, sigs []note.Signature) string {
 // Rotate replaces the signing key: it writes a last checkpoint by the old key, then an event signed
 // by both keys. The returned Rotation is durable; the caller keeps the old public key with its last
 // size. The new key signs from then on.
-func (l *Log) Rotate(ctx context.Context, next *Key, certificate string, at time.Time) (Rotation, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if next.Name() != l.key.Name() {
-		return Rotation{}, fmt.Errorf("rotating the checkpoint key: the new one is of %q, not of %q", next.Name(), l.key.Name())
+func (c *Checkpointer) Rotate(ctx context.Context, next *Key, certificate string, at time.Time) (Rotation, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if next.Name() != c.key.Name() {
+		return Rotation{}, fmt.Errorf("rotating the checkpoint key: the new one is of %q, not of %q", next.Name(), c.key.Name())
 	}
-	if _, err := l.checkpoint(ctx); err != nil {
+	if _, err := c.write(ctx); err != nil {
 		return Rotation{}, fmt.Errorf("rotating the checkpoint key: %w", err)
 	}
 	// The old key signs no larger size, not even in an export: signers read the key and the size
 	// together under the lock.
-	r := Rotation{Old: l.key.Verifier(), New: next.Verifier(), Last: l.store.Head().Seq, At: Instant(at), Certificate: certificate}
-	signed, err := note.Sign(&note.Note{Text: r.text(l.Gateway())}, l.key, next)
+	r := Rotation{Old: c.key.Verifier(), New: next.Verifier(), Last: c.store.Head().Seq, At: Instant(at), Certificate: certificate}
+	signed, err := note.Sign(&note.Note{Text: r.text(c.gateway)}, c.key, next)
 	if err != nil {
 		return Rotation{}, fmt.Errorf("rotating the checkpoint key: %w", err)
 	}
@@ -122,14 +122,14 @@ func (l *Log) Rotate(ctx context.Context, next *Key, certificate string, at time
 	if err != nil {
 		return Rotation{}, err
 	}
-	known, err := NewSigners(append([]SigningKey{{Verifier: r.New, First: r.Last + 1}}, endedKeys(l.keys, r)...)...)
+	known, err := NewSigners(append([]SigningKey{{Verifier: r.New, First: r.Last + 1}}, endedKeys(c.keys, r)...)...)
 	if err != nil {
 		return Rotation{}, err
 	}
-	if _, err := l.store.Append(ctx, event.Draft{Code: event.KeyRotated, Actor: Daemon, Payload: payload}); err != nil {
+	if _, err := c.store.Append(ctx, event.Draft{Code: event.KeyRotated, Actor: Daemon, Payload: payload}); err != nil {
 		return Rotation{}, err
 	}
-	l.keys, l.key, l.known = known.Keys(), next, known
+	c.keys, c.key, c.known = known.Keys(), next, known
 	return r, nil
 }
 
@@ -156,9 +156,9 @@ func LastRotation(ctx context.Context, src Source, gateway string) (r Rotation, 
 	return r, err == nil, err
 }
 
-// LastRotation returns the newest rotation of this journal.
-func (l *Log) LastRotation(ctx context.Context) (r Rotation, ok bool, err error) {
-	return LastRotation(ctx, l.store, l.gateway)
+// LastRotation returns the newest rotation of the journal.
+func (c *Checkpointer) LastRotation(ctx context.Context) (r Rotation, ok bool, err error) {
+	return LastRotation(ctx, c.store, c.gateway)
 }
 
 func eventRotation(e *Event, gateway string) (Rotation, error) {

@@ -28,7 +28,7 @@ func rotated(t testing.TB) (*memStore, *journal.Log, journal.Rotation) {
 	s := newMemStore(testClock())
 	log := newLog(t, s, 1)
 	fill(t, log, 4)
-	r := must.Get(log.Rotate(t.Context(), testKey(t, 2), "a certificate", rotatedAt))(t)
+	r := must.Get(log.Checkpoints.Rotate(t.Context(), testKey(t, 2), "a certificate", rotatedAt))(t)
 	fill(t, log, 3)
 	checkpoint(t, log)
 	fill(t, log, 2)
@@ -42,7 +42,7 @@ func TestRotation(t *testing.T) {
 	if want := (journal.Rotation{Old: old, New: next, Last: 5, At: rotatedAt, Certificate: "a certificate"}); r != want {
 		t.Errorf("rotation %+v\nwant %+v", r, want)
 	}
-	if got := log.Keys(); !slices.Equal(got, []string{next, old}) {
+	if got := log.Checkpoints.Keys(); !slices.Equal(got, []string{next, old}) {
 		t.Errorf("keys %v", got)
 	}
 	sum, err := log.VerifyFull(t.Context())
@@ -52,7 +52,7 @@ func TestRotation(t *testing.T) {
 	p := must.Get(log.Prove(t.Context(), 2))(t)
 	known := must.Get(journal.NewSigners(journal.SigningKey{Verifier: next, First: 6}, journal.SigningKey{Verifier: old, Last: 5}))(t)
 	must.Check(t, journal.VerifyProof(p, gateway, known))
-	must.Get(log.Rotate(t.Context(), testKey(t, 3), "", rotatedAt))(t)
+	must.Get(log.Checkpoints.Rotate(t.Context(), testKey(t, 3), "", rotatedAt))(t)
 	if sum, err := log.VerifyFull(t.Context()); err != nil || sum.Rotations != 2 {
 		t.Errorf("after the second rotation: %+v, %v", sum, err)
 	}
@@ -259,7 +259,7 @@ func TestRotationDuringExport(t *testing.T) {
 	fill(t, log, 1000)
 	var out bytes.Buffer
 	w := &interrupted{w: &out, do: func() {
-		if _, err := log.Rotate(t.Context(), testKey(t, 2), "", rotatedAt); err != nil {
+		if _, err := log.Checkpoints.Rotate(t.Context(), testKey(t, 2), "", rotatedAt); err != nil {
 			t.Error(err)
 		}
 	}}

@@ -189,7 +189,7 @@ func TestRechainedWithoutSignatures(t *testing.T) {
 	}
 	// A stored checkpoint detects even this.
 	_, honest := sampleJournal(t)
-	cp, err := honest.Latest(t.Context())
+	cp, err := honest.Checkpoints.Latest(t.Context())
 	must.Do(t, err)
 	_, err = log.VerifyFull(t.Context(), cp)
 	assertCorrupt(t, err, 1)

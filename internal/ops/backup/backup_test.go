@@ -92,7 +92,7 @@ func TestBackupWhileItIsWritten(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				if _, err := log.Checkpoint(t.Context()); err != nil {
+				if _, err := log.Checkpoints.Write(t.Context()); err != nil {
 					done <- err
 					return
 				}
@@ -278,7 +278,7 @@ func TestRestoreRefuses(t *testing.T) {
 func (w *world) headOf(state string) string {
 	w.t.Helper()
 	db, log := w.open(state)
-	cp := must.Get(log.Latest(w.t.Context()))(w.t)
+	cp := must.Get(log.Checkpoints.Latest(w.t.Context()))(w.t)
 	must.Do(w.t, db.Close(w.t.Context()))
 	return cp.Note
 }

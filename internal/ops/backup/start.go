@@ -40,7 +40,7 @@ func start(ctx context.Context, p Parts, reached func(string)) (r journal.Restor
 		return r, false, fmt.Errorf("starting from a backup: %w", err)
 	}
 	reached("ended")
-	if _, err := p.Journal.Checkpoint(ctx); err != nil {
+	if _, err := p.Journal.Checkpoints.Write(ctx); err != nil {
 		return r, false, fmt.Errorf("signing the start from a backup: %w", err)
 	}
 	reached("signed")

@@ -85,7 +85,7 @@ func TestStartKilledAtEveryStep(t *testing.T) {
 	if freeze == nil || freeze.Reason != Why(r.MadeAt) {
 		t.Errorf("frozen: %+v", freeze)
 	}
-	if cp := must.Get(log.Latest(t.Context()))(t); cp.Size != 5 {
+	if cp := must.Get(log.Checkpoints.Latest(t.Context()))(t); cp.Size != 5 {
 		t.Errorf("the checkpoint covers %d events", cp.Size)
 	}
 	must.Get(approval.ThawStored(t.Context(), sqlite.NewApprovals(db)))(t)

@@ -73,7 +73,7 @@ func (w *world) append(events int) {
 	for range events {
 		must.Do(w.t, log.Record(w.t.Context(), event.Opened, journal.Daemon, "", map[string]string{"version": "1"}))
 	}
-	must.Get(log.Checkpoint(w.t.Context()))(w.t)
+	must.Get(log.Checkpoints.Write(w.t.Context()))(w.t)
 	must.Do(w.t, db.Close(w.t.Context()))
 }
 

@@ -16,7 +16,7 @@ import (
 // Rotate replaces the checkpoint key of an open journal. The event is the point of no return: later
 // steps that fail are repeated at the next start, by Open, or by the next Rotate.
 func Rotate(ctx context.Context, log *journal.Log, authority *ca.Authority) (journal.Rotation, error) {
-	if err := endRotation(authority, func() (journal.Rotation, bool, error) { return log.LastRotation(ctx) }); err != nil {
+	if err := endRotation(authority, func() (journal.Rotation, bool, error) { return log.Checkpoints.LastRotation(ctx) }); err != nil {
 		return journal.Rotation{}, fmt.Errorf("completing the previous rotation: %w", err)
 	}
 	text, certified, err := authority.Journal.Next()
@@ -27,7 +27,7 @@ func Rotate(ctx context.Context, log *journal.Log, authority *ca.Authority) (jou
 	if err != nil {
 		return journal.Rotation{}, err
 	}
-	r, err := log.Rotate(ctx, next, certified.ChainPEM(), certified.CertifiedAt)
+	r, err := log.Checkpoints.Rotate(ctx, next, certified.ChainPEM(), certified.CertifiedAt)
 	if err != nil {
 		return r, err
 	}

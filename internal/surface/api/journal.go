@@ -120,9 +120,9 @@ func (j *journalService) GetEvent(ctx context.Context, req *palyrav1.GetEventReq
 
 // GetCheckpoint returns the last checkpoint, or signs a fresh one.
 func (j *journalService) GetCheckpoint(ctx context.Context, req *palyrav1.GetCheckpointRequest) (*palyrav1.GetCheckpointResponse, error) {
-	get := j.log.Latest
+	get := j.log.Checkpoints.Latest
 	if req.GetFresh() {
-		get = j.log.Checkpoint
+		get = j.log.Checkpoints.Write
 	}
 	cp, err := get(ctx)
 	if err != nil {
@@ -131,7 +131,7 @@ func (j *journalService) GetCheckpoint(ctx context.Context, req *palyrav1.GetChe
 	if cp.Size == 0 {
 		return nil, reason.Errorf(reason.NotFound, "the journal has no checkpoint yet").WithRemedy("Request a fresh one.")
 	}
-	key, err := signerOf(cp, j.log.Keys())
+	key, err := signerOf(cp, j.log.Checkpoints.Keys())
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (j *journalService) ProveEvent(ctx context.Context, req *palyrav1.ProveEven
 	if err != nil {
 		return nil, err
 	}
-	key, err := signerOf(p.Checkpoint, j.log.Keys())
+	key, err := signerOf(p.Checkpoint, j.log.Checkpoints.Keys())
 	if err != nil {
 		return nil, err
 	}
