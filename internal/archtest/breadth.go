@@ -29,7 +29,6 @@ var broad = map[string]int{
 	"internal/exec/sandbox/jail.Cell":     44,
 	"internal/exec/sandbox/jail.Machine":  27,
 	"internal/gateway/doctor.subject":     39,
-	"internal/run.Manager":                34,
 	"internal/store/sqlite.Conn":          30,
 	"internal/store/sqlite.writer":        36,
 	"internal/surface/authzen.Service":    33,

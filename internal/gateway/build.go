@@ -641,7 +641,7 @@ func openRuns(ctx context.Context, g *gateway, _ Options) error {
 	if g.runs, err = run.New(cfg); err != nil {
 		return err
 	}
-	closed, err := g.runs.CloseInterrupted(ctx)
+	closed, err := run.CloseInterrupted(ctx, g.stores.runs, g.log)
 	if closed > 0 {
 		g.log.WarnContext(ctx, "runs were interrupted by the last stop; `palyra runs list` shows them", slog.Int("runs", closed))
 	}
@@ -667,7 +667,7 @@ func openMetrics(_ context.Context, g *gateway, _ Options) (err error) {
 	g.limiter.Watch(api.LimitLogin, g.logins.Lockout())
 	g.metrics = telemetry.New(telemetry.Config{
 		Commits: g.commits, Problems: control{g}.Problems, Journal: g.journal, Load: g.stores.load, Reserve: g.stores.reserve,
-		Calls: g.pipeline, Dispatch: g.router, Approvals: g.desk, Runs: g.runs, Limits: g.limiter, Turns: g.turns,
+		Calls: g.pipeline, Dispatch: g.router, Approvals: g.desk, Runs: g.runs.Roster, Limits: g.limiter, Turns: g.turns,
 	})
 	return nil
 }

@@ -150,7 +150,7 @@ func (g *gateway) drain(ctx context.Context, late chan<- struct{}, drained <-cha
 	close(g.holding)
 	running := g.pipeline.Running()
 	g.log.InfoContext(ctx, "stopping: new calls are refused; running calls may end within stop_timeout",
-		slog.Int("calls", len(running)), slog.Int("runs", g.runs.Active()), slog.Duration("stop_timeout", g.cfg.StopTimeout))
+		slog.Int("calls", len(running)), slog.Int("runs", g.runs.Roster.Active()), slog.Duration("stop_timeout", g.cfg.StopTimeout))
 	for _, c := range running[:min(len(running), mostNamed)] {
 		g.log.InfoContext(ctx, "waiting for a call to end", runningAttrs(c)...)
 	}

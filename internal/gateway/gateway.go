@@ -89,7 +89,7 @@ func (c control) Status(ctx context.Context) (api.Status, error) {
 		PolicyVersion: set.Version(), SnapshotDigest: set.SnapshotDigest(), PolicyDirectory: g.policies.Directory(),
 		JournalSize: g.journal.Head().Seq, Freeze: freezeState(ctx, g), CallsInFlight: g.router.InFlight(),
 		Workspaces: g.cfg.Workspaces, Sandbox: asPrograms(g.cfg.ProcessRunner, g.isolation.watch.Status()), Degraded: g.isolation.degraded(g.cfg.ProcessRunner), Prepared: prepared(g), Notices: notices(g),
-		ActiveRuns: g.runs.Active(), Models: g.models.Status, Keys: keyPlaces(g.authority, g.cfg), Vault: g.kek.Status(ctx),
+		ActiveRuns: g.runs.Roster.Active(), Models: g.models.Status, Keys: keyPlaces(g.authority, g.cfg), Vault: g.kek.Status(ctx),
 	}
 	checkpoint, err := g.journal.Checkpoints.Latest(ctx)
 	if err != nil {

@@ -31,13 +31,13 @@ func (m *Manager) drive(all, thinking context.Context, r *active, task string) {
 	clock := time.AfterFunc(budget.WallClock, func() { r.stop(outOfTime(budget)) })
 	defer clock.Stop()
 
-	c := &conversation{Manager: m, run: r, messages: []model.Message{{Role: model.User, Text: task}}}
+	c := &conversation{Config: &m.Config, roster: m.Roster, run: r, messages: []model.Message{{Role: model.User, Text: task}}}
 	end := c.loop(all, thinking)
 	if end.cause != nil {
 		m.Log.ErrorContext(all, "internal error in a run", slog.String("run", r.snapshot().ID), slog.Any("error", end.cause))
 	}
 	r.mailbox.close()
-	if !m.end(all, r, end, c.lead) {
+	if !c.end(all, end) {
 		m.tapes.remove(r.tape)
 		return
 	}
@@ -53,62 +53,13 @@ func (m *Manager) retainTape(r *active) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-	case <-m.stopping:
+	case <-m.Roster.stopping:
 	}
 	m.tapes.remove(r.tape)
 }
 
 func outOfTime(b Budget) *ending {
 	return failed(reason.Errorf(reason.TimeBudget, "the run took longer than %s", b.WallClock))
-}
-
-// end makes the end of a run durable, and retries until it succeeds. If the gateway stops first,
-// its next start records the end.
-func (m *Manager) end(ctx context.Context, r *active, end *ending, lead *Write) bool {
-	ctx = context.WithoutCancel(ctx)
-	for {
-		err := m.writeEnd(ctx, r, end, lead)
-		if err == nil {
-			return true
-		}
-		m.Log.ErrorContext(ctx, "recording the end of a run failed", slog.String("run", r.snapshot().ID), slog.Any("error", err))
-		pause := time.NewTimer(endRetry)
-		select {
-		case <-pause.C:
-		case <-m.stopping:
-			pause.Stop()
-			return m.writeEnd(ctx, r, end, lead) == nil
-		}
-	}
-}
-
-// writeEnd writes the run's last event. If the model's last answer was to become durable with a
-// call that never started, writeEnd also writes the answer, before that event.
-func (m *Manager) writeEnd(ctx context.Context, r *active, end *ending, lead *Write) error {
-	record := end.apply(r.snapshot())
-	w, err := finishedWrite(record)
-	if err != nil {
-		return err
-	}
-	if lead != nil {
-		turns, err := r.tape.turns(ctx)
-		if err != nil {
-			return err
-		}
-		if turns < record.Usage.Turns {
-			w = Write{Drafts: slices.Concat(lead.Drafts, w.Drafts), Blobs: slices.Concat(lead.Blobs, w.Blobs)}
-		}
-	}
-	return r.tape.finish(ctx, func() error {
-		if record, err = m.Store.End(ctx, record, w); err != nil {
-			return err
-		}
-		r.mu.Lock()
-		r.record = record
-		r.mu.Unlock()
-		m.leave(r)
-		return nil
-	})
 }
 
 // apply returns the record of a run with this end.
@@ -122,13 +73,64 @@ func (e *ending) apply(r Record) Record {
 
 // conversation is the exchange of a run with its model.
 type conversation struct {
-	*Manager
+	*Config
+	roster   *Roster
 	run      *active
 	messages []model.Message
 	// tools are the tools that the model received for its last turn.
 	tools []tool.Descriptor
 	// lead is the answer that becomes durable with its only call.
 	lead *Write
+}
+
+// end makes the end of a run durable, and retries until it succeeds. If the gateway stops first,
+// its next start records the end.
+func (c *conversation) end(ctx context.Context, end *ending) bool {
+	ctx = context.WithoutCancel(ctx)
+	for {
+		err := c.writeEnd(ctx, end)
+		if err == nil {
+			return true
+		}
+		c.Log.ErrorContext(ctx, "recording the end of a run failed", slog.String("run", c.run.snapshot().ID), slog.Any("error", err))
+		pause := time.NewTimer(endRetry)
+		select {
+		case <-pause.C:
+		case <-c.roster.stopping:
+			pause.Stop()
+			return c.writeEnd(ctx, end) == nil
+		}
+	}
+}
+
+// writeEnd writes the run's last event. If the model's last answer was to become durable with a
+// call that never started, writeEnd also writes the answer, before that event.
+func (c *conversation) writeEnd(ctx context.Context, end *ending) error {
+	r := c.run
+	record := end.apply(r.snapshot())
+	w, err := finishedWrite(record)
+	if err != nil {
+		return err
+	}
+	if c.lead != nil {
+		turns, err := r.tape.turns(ctx)
+		if err != nil {
+			return err
+		}
+		if turns < record.Usage.Turns {
+			w = Write{Drafts: slices.Concat(c.lead.Drafts, w.Drafts), Blobs: slices.Concat(c.lead.Blobs, w.Blobs)}
+		}
+	}
+	return r.tape.finish(ctx, func() error {
+		if record, err = c.Store.End(ctx, record, w); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		r.record = record
+		r.mu.Unlock()
+		c.roster.leave(r)
+		return nil
+	})
 }
 
 // loop requests turns from the model and makes its calls until the run ends.

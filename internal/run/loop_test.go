@@ -140,8 +140,8 @@ func TestEnds(t *testing.T) {
 				r, inbox := w.start(run.Start{Budget: c.budget})
 				end := w.finish(r.ID)
 				wantEnd(t, end, c.state, c.code)
-				if w.Active() != 0 {
-					t.Errorf("%d runs are active", w.Active())
+				if w.Roster.Active() != 0 {
+					t.Errorf("%d runs are active", w.Roster.Active())
 				}
 				if strings.Contains(end.Detail, "secret") {
 					t.Errorf("the end shows %q", end.Detail)

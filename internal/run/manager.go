@@ -5,14 +5,12 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"palyra/internal/call"
 	"palyra/internal/call/approval"
 	"palyra/internal/core/access"
 	"palyra/internal/core/reason"
-	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
 	"palyra/internal/run/model"
 )
@@ -69,34 +67,8 @@ type Config struct {
 // Manager starts runs and drives them. It is safe for concurrent use.
 type Manager struct {
 	Config
-	tapes *tapeCache
-	// stopping is closed when no more runs are admitted.
-	stopping chan struct{}
-
-	mu      sync.Mutex
-	closing bool
-	runs    map[string]*active
-	// perPrincipal counts the active runs of each principal.
-	perPrincipal map[access.Principal]int
-	// driving counts the goroutines that drive runs.
-	driving sync.WaitGroup
-}
-
-// active is a run that has not ended.
-type active struct {
-	caller access.Caller
-	// session is the client's name of the session.
-	session  string
-	provider model.Provider
-	mailbox  *mailbox
-	tape     *tape
-	// halt ends the model's work; stop ends all work of the run.
-	halt, stop context.CancelCauseFunc
-	// ended is closed when the end is durable.
-	ended chan struct{}
-
-	mu     sync.Mutex
-	record Record
+	Roster *Roster
+	tapes  *tapeCache
 }
 
 // New validates the configuration and returns a Manager.
@@ -113,109 +85,24 @@ func New(cfg Config) (*Manager, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Manager{
-		Config: cfg, tapes: newTapeCache(), stopping: make(chan struct{}),
-		runs: make(map[string]*active), perPrincipal: make(map[access.Principal]int),
-	}, nil
+	return &Manager{Config: cfg, Roster: newRoster(l.ActivePerPrincipal), tapes: newTapeCache()}, nil
 }
 
 // Run admits runs until ctx ends, and then waits for the active runs, which end as interrupted.
 // Requests to models end at once, and calls end after drain.
 func (m *Manager) Run(ctx context.Context, drain time.Duration) error {
 	<-ctx.Done()
-	for _, r := range m.close() {
+	for _, r := range m.Roster.close() {
 		r.halt(interrupted())
 	}
 	late := time.AfterFunc(drain, func() {
-		for _, r := range m.active() {
+		for _, r := range m.Roster.all() {
 			r.stop(interrupted())
 		}
 	})
 	defer late.Stop()
-	m.driving.Wait()
+	m.Roster.driving.Wait()
 	return nil
-}
-
-// close stops admitting runs and returns the active runs.
-func (m *Manager) close() []*active {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.closing {
-		m.closing = true
-		close(m.stopping)
-	}
-	return m.activeLocked()
-}
-
-func (m *Manager) active() []*active {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.activeLocked()
-}
-
-func (m *Manager) activeLocked() []*active {
-	list := make([]*active, 0, len(m.runs))
-	for _, r := range m.runs {
-		list = append(list, r)
-	}
-	return list
-}
-
-// Active returns the number of active runs.
-func (m *Manager) Active() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.runs)
-}
-
-// enter registers a run.
-func (m *Manager) enter(r *active) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := r.caller.Principal
-	switch {
-	case m.closing:
-		return reason.Errorf(reason.ShuttingDown, "the gateway is stopping")
-	case m.perPrincipal[p] >= m.Limits.ActivePerPrincipal:
-		return reason.Errorf(reason.RateLimited, "starting a run: %s has %s active", p, text.Plural(m.perPrincipal[p], "run")).
-			WithRemedy("Wait until one has ended, or cancel one with `palyra runs cancel`.")
-	}
-	m.perPrincipal[p]++
-	m.runs[r.record.ID] = r
-	m.driving.Add(1)
-	return nil
-}
-
-// leave unregisters a run.
-func (m *Manager) leave(r *active) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	p := r.caller.Principal
-	if m.perPrincipal[p]--; m.perPrincipal[p] == 0 {
-		delete(m.perPrincipal, p)
-	}
-	delete(m.runs, r.record.ID)
-}
-
-func (m *Manager) find(id string) *active {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.runs[id]
-}
-
-// snapshot returns the record with the usage so far.
-func (r *active) snapshot() Record {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.record
-}
-
-// use adds the usage of a turn or call.
-func (r *active) use(change func(*Usage)) Usage {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	change(&r.record.Usage)
-	return r.record.Usage
 }
 
 // Attach returns an inbox of an active run for messages of by. The error is RUN_ENDED for an ended
@@ -243,7 +130,7 @@ func (m *Manager) Say(ctx context.Context, by access.Caller, id string, p Post) 
 }
 
 func (m *Manager) underWay(ctx context.Context, id string) (*active, error) {
-	if r := m.find(id); r != nil {
+	if r := m.Roster.find(id); r != nil {
 		return r, nil
 	}
 	if _, err := m.Store.Get(ctx, id); err != nil {
@@ -271,7 +158,7 @@ func (m *Manager) List(ctx context.Context, f Filter) ([]Record, string, error) 
 // current adds the usage since the start to a stored record.
 func (m *Manager) current(record Record) Record {
 	if record.State == Running {
-		if r := m.find(record.ID); r != nil {
+		if r := m.Roster.find(record.ID); r != nil {
 			record.Usage = r.snapshot().Usage
 		}
 	}
@@ -282,7 +169,7 @@ func (m *Manager) current(record Record) Record {
 // provider, calls that wait for approval, and running calls. The error is RUN_ENDED if the run
 // ended for another reason.
 func (m *Manager) Cancel(ctx context.Context, by access.Caller, id, why string) (Record, error) {
-	if r := m.find(id); r != nil {
+	if r := m.Roster.find(id); r != nil {
 		r.stop(cancelled(by.Principal, why))
 		select {
 		case <-r.ended:
@@ -303,7 +190,7 @@ func (m *Manager) Cancel(ctx context.Context, by access.Caller, id, why string) 
 // EndDevice stops the runs that a device started, when the device was revoked or its member lost
 // permissions, and returns their number. They fail with why. It does not wait for their ends.
 func (m *Manager) EndDevice(deviceID string, why *reason.Error) int {
-	list := slices.DeleteFunc(m.active(), func(r *active) bool { return r.caller.DeviceID != deviceID })
+	list := slices.DeleteFunc(m.Roster.all(), func(r *active) bool { return r.caller.DeviceID != deviceID })
 	for _, r := range list {
 		r.stop(failed(why))
 	}
@@ -312,7 +199,7 @@ func (m *Manager) EndDevice(deviceID string, why *reason.Error) int {
 
 // EndSession cancels the runs of a session, by its full id, and waits for their ends.
 func (m *Manager) EndSession(ctx context.Context, by access.Caller, sessionID string) error {
-	list := slices.DeleteFunc(m.active(), func(r *active) bool { return r.snapshot().Session != sessionID })
+	list := slices.DeleteFunc(m.Roster.all(), func(r *active) bool { return r.snapshot().Session != sessionID })
 	for _, r := range list {
 		r.stop(cancelled(by.Principal, "the session was ended"))
 	}

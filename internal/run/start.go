@@ -43,7 +43,7 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	all, stop := context.WithCancelCause(context.Background())
 	thinking, halt := context.WithCancelCause(all)
 	r.halt, r.stop = halt, stop
-	if err := m.enter(r); err != nil {
+	if err := m.Roster.enter(r); err != nil {
 		return Record{}, nil, err
 	}
 	// The tape exists before the row, so that any client that finds the row can follow the run.
@@ -51,10 +51,10 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	record, fresh, err := m.Store.Begin(ctx, b)
 	if err != nil || !fresh {
 		m.tapes.remove(r.tape)
-		m.leave(r)
+		m.Roster.leave(r)
 		stop(nil)
 		close(r.ended)
-		m.driving.Done()
+		m.Roster.driving.Done()
 		return m.join(caller, record, err)
 	}
 	r.mu.Lock()
@@ -62,7 +62,7 @@ func (m *Manager) Start(ctx context.Context, caller access.Caller, s Start) (Rec
 	r.mu.Unlock()
 	inbox := r.mailbox.attach(caller)
 	go func() {
-		defer m.driving.Done()
+		defer m.Roster.driving.Done()
 		m.drive(all, thinking, r, s.Message)
 	}()
 	return record, inbox, nil
@@ -73,7 +73,7 @@ func (m *Manager) join(caller access.Caller, record Record, err error) (Record, 
 	if err != nil {
 		return Record{}, nil, err
 	}
-	if r := m.find(record.ID); r != nil {
+	if r := m.Roster.find(record.ID); r != nil {
 		return r.snapshot(), r.mailbox.attach(caller), nil
 	}
 	return record, endedInbox{}, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -35,7 +36,7 @@ func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 		first.Close()
 		first.Close() // only the first Close counts
 		synctest.Wait()
-		if w.Active() != 1 {
+		if w.Roster.Active() != 1 {
 			t.Fatal("the run ended while an inbox was open")
 		}
 		must.Do(t, second.Say(t.Context(), "go on"))
@@ -75,7 +76,7 @@ func TestMessagesWithoutAnInbox(t *testing.T) {
 		if got := w.model.asked(2).Messages; len(got) != 3 || got[2].Text != "go on" {
 			t.Errorf("the model was told %+v", got)
 		}
-		if w.Active() != 1 {
+		if w.Roster.Active() != 1 {
 			t.Fatal("the run ended before its last message")
 		}
 		// The agent's key with the same name is a different key.
@@ -114,12 +115,12 @@ func TestEmptyLastMessage(t *testing.T) {
 		wantReason(t, err, reason.InvalidInput)
 		must.Get(w.Say(t.Context(), agent, r.ID, run.Post{Last: true}))(t)
 		synctest.Wait()
-		if w.Active() != 1 {
+		if w.Roster.Active() != 1 {
 			t.Fatal("the run ended while an inbox was open")
 		}
 		inbox.Leave()
 		synctest.Wait()
-		if w.Active() != 1 {
+		if w.Roster.Active() != 1 {
 			t.Fatal("the run ended with its lost client")
 		}
 		must.Get(w.Say(t.Context(), agent, r.ID, run.Post{Last: true}))(t)
@@ -140,7 +141,7 @@ func TestInteractiveRunWaitsForALostClient(t *testing.T) {
 		inbox.Leave()
 		inbox.Close() // closing an inbox after Leave has no effect
 		synctest.Wait()
-		if w.Active() != 1 {
+		if w.Roster.Active() != 1 {
 			t.Fatal("the run ended with its lost client")
 		}
 		for _, hangUp := range []func(run.Inbox){run.Inbox.Leave, run.Inbox.Close} {
@@ -189,14 +190,14 @@ func TestAbandonedRunEnds(t *testing.T) {
 				if c.ends == 0 {
 					time.Sleep(30 * time.Minute)
 					synctest.Wait()
-					if w.Active() != 1 {
+					if w.Roster.Active() != 1 {
 						t.Errorf("the run ended: %+v", w.finish(r.ID))
 					}
 					return
 				}
 				time.Sleep(c.ends - time.Second)
 				synctest.Wait()
-				if w.Active() != 1 {
+				if w.Roster.Active() != 1 {
 					t.Fatalf("the run ended too early: %+v", w.finish(r.ID))
 				}
 				time.Sleep(time.Second)
@@ -365,8 +366,8 @@ func TestEndSessionAndRevokedStopTheRightRuns(t *testing.T) {
 		must.Do(t, err)
 		must.Do(t, w.EndSession(t.Context(), alice, toolcall.SessionID(agent, "one")))
 		wantEnd(t, w.finish(one.ID), run.Cancelled, reason.Cancelled)
-		if w.Active() != 2 {
-			t.Fatalf("%d runs are active, want 2", w.Active())
+		if w.Roster.Active() != 2 {
+			t.Fatalf("%d runs are active, want 2", w.Roster.Active())
 		}
 		if n := w.EndDevice(other.DeviceID, reason.Errorf(reason.Unauthenticated, "device %s was revoked", other.DeviceID)); n != 1 {
 			t.Errorf("%d runs of the revoked device", n)
@@ -442,7 +443,7 @@ func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
 		w.store.FailWith(nil)
 		w.open()
 		defer w.stop()
-		n, err := w.CloseInterrupted(t.Context())
+		n, err := run.CloseInterrupted(t.Context(), w.store, slog.New(slog.DiscardHandler))
 		if err != nil || n != 1 {
 			t.Fatalf("closed %d runs, %v", n, err)
 		}
@@ -451,7 +452,7 @@ func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
 		if want := (run.Usage{Calls: 2, Turns: 1, InputTokens: 10, OutputTokens: 5}); end.Usage != want {
 			t.Errorf("usage %+v, want %+v", end.Usage, want)
 		}
-		if n, err := w.CloseInterrupted(t.Context()); n != 0 || err != nil {
+		if n, err := run.CloseInterrupted(t.Context(), w.store, slog.New(slog.DiscardHandler)); n != 0 || err != nil {
 			t.Errorf("closed %d again, %v", n, err)
 		}
 	})
@@ -469,7 +470,7 @@ func TestUnreadableRunIsClosedAtTheNextStart(t *testing.T) {
 	must.Do(t, w.store.Append(t.Context(), run.Write{Drafts: []event.Draft{bad}}))
 	w.open()
 	defer w.stop()
-	if n, err := w.CloseInterrupted(t.Context()); n != 1 || err != nil {
+	if n, err := run.CloseInterrupted(t.Context(), w.store, slog.New(slog.DiscardHandler)); n != 1 || err != nil {
 		t.Fatalf("closed %d runs, %v", n, err)
 	}
 	if got, err := w.Get(t.Context(), r.ID); err != nil || got.State != run.Interrupted {
@@ -542,8 +543,8 @@ func TestStartRefuses(t *testing.T) {
 			}
 		})
 	}
-	if w.Active() != 0 || len(w.store.All()) != 0 {
-		t.Errorf("%d runs, %d events", w.Active(), len(w.store.All()))
+	if w.Roster.Active() != 0 || len(w.store.All()) != 0 {
+		t.Errorf("%d runs, %d events", w.Roster.Active(), len(w.store.All()))
 	}
 }
 
@@ -559,8 +560,8 @@ func TestStartBoundsActiveRuns(t *testing.T) {
 		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "x"})
 		wantReason(t, err, reason.RateLimited)
 		// A retry starts no run.
-		if again, _ := w.start(known); again.ID != first.ID || w.Active() != 3 {
-			t.Errorf("the retry got run %s, want %s; %d are active", again.ID, first.ID, w.Active())
+		if again, _ := w.start(known); again.ID != first.ID || w.Roster.Active() != 3 {
+			t.Errorf("the retry got run %s, want %s; %d are active", again.ID, first.ID, w.Roster.Active())
 		}
 		other := agent
 		other.Principal = access.Agent("another")
@@ -580,8 +581,8 @@ func TestStartThatIsNotDurableStartsNothing(t *testing.T) {
 			t.Error("a run that is not durable was started")
 		}
 		synctest.Wait()
-		if w.Active() != 0 || len(w.model.requests) != 0 {
-			t.Errorf("%d runs, %d requests to the model", w.Active(), len(w.model.requests))
+		if w.Roster.Active() != 0 || len(w.model.requests) != 0 {
+			t.Errorf("%d runs, %d requests to the model", w.Roster.Active(), len(w.model.requests))
 		}
 	})
 }
@@ -594,8 +595,8 @@ func TestStartIsIdempotent(t *testing.T) {
 		s := run.Start{Message: "x", IdempotencyKey: "k"}
 		first, _ := w.start(s)
 		again, inbox := w.start(s)
-		if again.ID != first.ID || w.Active() != 1 {
-			t.Errorf("the retry got run %s, want %s; %d are active", again.ID, first.ID, w.Active())
+		if again.ID != first.ID || w.Roster.Active() != 1 {
+			t.Errorf("the retry got run %s, want %s; %d are active", again.ID, first.ID, w.Roster.Active())
 		}
 		if err := inbox.Say(t.Context(), "hello"); err != nil {
 			t.Errorf("the retry's inbox: %v", err)
