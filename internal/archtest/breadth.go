@@ -32,7 +32,6 @@ var broad = map[string]int{
 	"internal/store/sqlite.Conn":          30,
 	"internal/store/sqlite.writer":        36,
 	"internal/surface/authzen.Service":    33,
-	"internal/surface/console.Console":    38,
 }
 
 // CheckBreadth finds types and interfaces with too many methods. Test support and generated code may

@@ -130,7 +130,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	front.Go(func() error { return g.authzen.Run(frontCtx) })
 	front.Go(func() error { return g.mcp.Run(frontCtx) })
 	front.Go(func() error { return runNotify(frontCtx, g) })
-	front.Go(func() error { return g.console.Run(frontCtx) })
+	front.Go(func() error { return g.console.Sessions.Run(frontCtx) })
 	front.Go(func() error { return g.identity.Keys.Run(frontCtx) })
 	front.Go(func() error { return g.serve(frontCtx, drained, o.Ready) })
 

@@ -554,7 +554,7 @@ func consoleAbout(g *gateway) people.About {
 
 // followConsole ends the open work of sessions that end, and of sessions whose device was revoked.
 func followConsole(g *gateway, handler *api.Server) {
-	g.console.OnEnd(func(s console.Session, why *reason.Error) { handler.EndSession(s.Device, s.ID, why) })
+	g.console.Sessions.OnEnd(func(s console.Session, why *reason.Error) { handler.EndSession(s.Device, s.ID, why) })
 }
 
 // endConsole ends the sessions that were started with a device.

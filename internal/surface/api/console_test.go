@@ -63,7 +63,7 @@ func (w *world) serveConsole() {
 		server.CloseClientConnections()
 		server.Close()
 	})
-	w.console.OnEnd(func(s console.Session, why *reason.Error) { w.server.EndSession(s.Device, s.ID, why) })
+	w.console.Sessions.OnEnd(func(s console.Session, why *reason.Error) { w.server.EndSession(s.Device, s.ID, why) })
 	w.identity.OpenWork.OnEnd(func(d identity.Device, _ *reason.Error) {
 		if d.Revoked() {
 			w.console.EndDevice(context.Background(), d.ID, d.RevokedBy, "its device was revoked")

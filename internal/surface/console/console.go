@@ -57,18 +57,17 @@ type Config struct {
 	Now      func() time.Time
 }
 
-// Console manages the sessions of browsers. It is safe for concurrent use.
+// Console logs browsers in and serves them. It is safe for concurrent use.
 type Console struct {
 	Config
-	page *pages
+	Sessions *Sessions
+	links    *links
+	page     *pages
 
-	mu     sync.Mutex
-	logins map[digest]*waiting
+	// mu guards gone.
+	mu sync.Mutex
 	// gone has the browsers that are at the identity provider, by their cookie.
 	gone map[digest]*away
-	// byCookie are the active sessions.
-	byCookie map[digest]*session
-	ended    []func(Session, *reason.Error)
 }
 
 // New returns a console without sessions: they are kept in memory, and end with the process.
@@ -76,9 +75,8 @@ func New(c Config) (*Console, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	one := &Console{Config: c, logins: map[digest]*waiting{}, gone: map[digest]*away{}, byCookie: map[digest]*session{}}
 	if c.Origin == "" {
-		return one, nil
+		return newConsole(c), nil
 	}
 	if c.Members == nil || c.Journal == nil || c.Allow == nil || c.Refused == nil || c.Files == nil || c.Log == nil || c.Idle <= 0 || c.Life <= 0 {
 		return nil, errors.New("creating the console: a required setting is missing")
@@ -87,16 +85,18 @@ func New(c Config) (*Console, error) {
 	if err != nil {
 		return nil, err
 	}
-	one.Origin = origin.String()
+	c.Origin = origin.String()
+	one := newConsole(c)
 	one.page, err = readPages(c.Files)
 	return one, err
 }
 
-// OnEnd registers a function that is called for every session that ends.
-func (c *Console) OnEnd(fn func(s Session, why *reason.Error)) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.ended = append(c.ended, fn)
+func newConsole(c Config) *Console {
+	return &Console{
+		Config: c, gone: map[digest]*away{},
+		links:    &links{origin: c.Origin, journal: c.Journal, now: c.Now, pending: map[digest]*waiting{}},
+		Sessions: &Sessions{members: c.Members, journal: c.Journal, idle: c.Idle, life: c.Life, log: c.Log, now: c.Now, byCookie: map[digest]*session{}},
+	}
 }
 
 // off returns an error if the console is disabled.
@@ -106,4 +106,11 @@ func (c *Console) off() error {
 	}
 	return reason.Errorf(reason.LoginUnavailable, "this gateway has no console: listen.console is empty").
 		WithRemedy("Set listen.console = \"127.0.0.1:7145\" in palyra.toml and restart palyrad.")
+}
+
+// EndDevice ends the pending links and the sessions of a device, and returns the number of
+// sessions.
+func (c *Console) EndDevice(ctx context.Context, device string, by access.Principal, why string) int {
+	c.links.drop(device)
+	return c.Sessions.endDevice(ctx, device, by, why)
 }

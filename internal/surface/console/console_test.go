@@ -83,7 +83,7 @@ func newWorld(t *testing.T) *world {
 			"index.html": {Data: []byte("<title>console</title>")}, "assets/main-1.js": {Data: []byte("1")}, "assets/wasm-worker-1.js": {Data: []byte("2")},
 		},
 	}))(t)
-	w.OnEnd(func(s console.Session, _ *reason.Error) { w.ended = append(w.ended, s.ID) })
+	w.Sessions.OnEnd(func(s console.Session, _ *reason.Error) { w.ended = append(w.ended, s.ID) })
 	mux := http.NewServeMux()
 	for pattern, h := range w.Handlers() {
 		mux.Handle(pattern, h)
@@ -340,7 +340,7 @@ func TestEnds(t *testing.T) {
 			}
 		},
 		"revocation": func(w *world, _ *browser) {
-			must.Get(w.Revoke(w.t.Context(), w.Sessions()[0].ID, access.User("bob"), "revoked"))(w.t)
+			must.Get(w.Sessions.Revoke(w.t.Context(), w.Sessions.List()[0].ID, access.User("bob"), "revoked"))(w.t)
 		},
 		"its device":          func(w *world, _ *browser) { w.EndDevice(w.t.Context(), "D1", access.User("bob"), "revoked") },
 		"its member":          func(w *world, _ *browser) { w.members.end() },
@@ -355,7 +355,7 @@ func TestEnds(t *testing.T) {
 			for n, v := range b.cookies {
 				kept.cookies[n] = v
 			}
-			id := w.Sessions()[0].ID
+			id := w.Sessions.List()[0].ID
 			end(w, b)
 			if code, who := kept.call(); code != http.StatusUnauthorized {
 				t.Errorf("after the end: %d %q", code, who)

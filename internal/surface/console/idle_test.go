@@ -43,7 +43,7 @@ func TestIdleSessionEnds(t *testing.T) {
 			Allow: func(string) (bool, time.Duration) { return true, 0 }, Refused: func(context.Context, string, string, reason.Code) {},
 			Idle: time.Hour, Life: 12 * time.Hour, Log: slog.New(slog.DiscardHandler), Files: fstest.MapFS{"index.html": {}},
 		}))(t)
-		c.OnEnd(func(console.Session, *reason.Error) { ended.Add(1) })
+		c.Sessions.OnEnd(func(console.Session, *reason.Error) { ended.Add(1) })
 		w := &world{Console: c, t: t, members: &members{}}
 		mux := http.NewServeMux()
 		for pattern, h := range c.Handlers() {
@@ -55,7 +55,7 @@ func TestIdleSessionEnds(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		done := make(chan error)
-		go func() { done <- c.Run(ctx) }()
+		go func() { done <- c.Sessions.Run(ctx) }()
 		time.Sleep(59 * time.Minute)
 		if ended.Load() != 0 {
 			t.Error("it ended while it was good")

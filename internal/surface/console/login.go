@@ -3,7 +3,12 @@ package console
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
 	"fmt"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -27,6 +32,20 @@ type waiting struct {
 	ends time.Time
 }
 
+// Way describes how a session's member authenticated.
+type Way struct {
+	Principal access.Principal
+	// Device is the device that made the login; the session ends with the device.
+	Device string
+	// Paired is true if the device presented its certificate.
+	Paired bool
+	// Over is access.TransportSocket for the local operator's socket.
+	Over access.Transport
+	// Provider is true for a login at the identity provider, which ends at Until.
+	Provider bool
+	Until    time.Time
+}
+
 // Link is a pending login: the first browser that opens it gets a session.
 type Link struct {
 	ID, URL   string
@@ -40,6 +59,16 @@ type linked struct {
 	DeviceID  string           `json:"device_id"`
 	Paired    bool             `json:"paired"`
 	Until     time.Time        `json:"until"`
+}
+
+// links are the links that were not opened yet, in memory alone. It is safe for concurrent use.
+type links struct {
+	origin  string
+	journal func(ctx context.Context, drafts ...event.Draft) error
+	now     func() time.Time
+
+	mu      sync.Mutex
+	pending map[digest]*waiting
 }
 
 // Link creates a link for a caller with a device certificate or on the socket of the local
@@ -59,50 +88,77 @@ func (c *Console) Link(ctx context.Context, by access.Caller) (Link, error) {
 	case !by.Paired && by.Transport != access.TransportSocket:
 		return Link{}, reason.Errorf(reason.PermissionDenied, "logging in to the console requires the certificate of a device")
 	}
-	return c.link(ctx, Way{Principal: by.Principal, Device: by.DeviceID, Paired: by.Paired, Over: by.Transport})
+	return c.links.create(ctx, Way{Principal: by.Principal, Device: by.DeviceID, Paired: by.Paired, Over: by.Transport})
 }
 
-func (c *Console) link(ctx context.Context, way Way) (Link, error) {
-	now := c.Now().UTC()
+func (l *links) create(ctx context.Context, way Way) (Link, error) {
+	now := l.now().UTC()
 	id, err := ulid.New(ulid.Timestamp(now), rand.Reader)
 	if err != nil {
 		return Link{}, fmt.Errorf("making a login id: %w", err)
 	}
 	token, key := fresh()
-	l := &waiting{id: id.String(), way: way, ends: now.Add(loginLife)}
-	draft, err := event.DraftOf(event.ConsoleLink, way.Principal.String(), l.id, linked{
-		LoginID: l.id, Principal: way.Principal, DeviceID: way.Device, Paired: way.Paired, Until: l.ends,
+	one := &waiting{id: id.String(), way: way, ends: now.Add(loginLife)}
+	draft, err := event.DraftOf(event.ConsoleLink, way.Principal.String(), one.id, linked{
+		LoginID: one.id, Principal: way.Principal, DeviceID: way.Device, Paired: way.Paired, Until: one.ends,
 	})
 	if err == nil {
-		err = c.Journal(ctx, draft)
+		err = l.journal(ctx, draft)
 	}
 	if err != nil {
 		return Link{}, err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for d, old := range c.logins {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for d, old := range l.pending {
 		if !now.Before(old.ends) {
-			delete(c.logins, d)
+			delete(l.pending, d)
 		}
 	}
-	if len(c.logins) >= mostLogins {
+	if len(l.pending) >= mostLogins {
 		return Link{}, reason.Errorf(reason.RateLimited, "too many console links are pending").WithField("retry_after", loginLife.String())
 	}
-	c.logins[key] = l
-	return Link{ID: l.id, URL: c.Origin + "/login#token=" + token, ExpiresAt: l.ends}, nil
+	l.pending[key] = one
+	return Link{ID: one.id, URL: l.origin + "/login#token=" + token, ExpiresAt: one.ends}, nil
 }
 
 // redeem consumes a token, which is valid once.
-func (c *Console) redeem(token string) (*waiting, error) {
+func (l *links) redeem(token string) (*waiting, error) {
 	key := digestOf(token)
-	c.mu.Lock()
-	l := c.logins[key]
-	delete(c.logins, key)
-	c.mu.Unlock()
-	if l == nil || !c.Now().Before(l.ends) {
+	l.mu.Lock()
+	one := l.pending[key]
+	delete(l.pending, key)
+	l.mu.Unlock()
+	if one == nil || !l.now().Before(one.ends) {
 		return nil, reason.Errorf(reason.LoginRefused, "the link is not valid: it was already opened, or is older than %s", loginLife).
 			WithRemedy("Run `palyra console` for a new link.")
 	}
-	return l, nil
+	return one, nil
+}
+
+// drop removes the links of a device.
+func (l *links) drop(device string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.pending, func(_ digest, one *waiting) bool { return one.way.Device == device })
+}
+
+// digest is the SHA-256 of a token, a cookie or a secret.
+type digest [sha256.Size]byte
+
+// fresh returns 256 random bits as text, and their digest.
+func fresh() (string, digest) {
+	raw := make([]byte, 32)
+	// crypto/rand.Read never fails.
+	_, _ = rand.Read(raw)
+	text := base64.RawURLEncoding.EncodeToString(raw)
+	return text, digestOf(text)
+}
+
+func digestOf(text string) digest { return sha256.Sum256([]byte(text)) }
+
+// is reports whether d is the digest of a text. It compares in constant time.
+func (d digest) is(text string) bool {
+	other := digestOf(text)
+	return subtle.ConstantTimeCompare(d[:], other[:]) == 1
 }

@@ -147,7 +147,7 @@ func (c *Console) comeBack(r *http.Request) (Link, error) {
 		return Link{}, err
 	}
 	// Not paired: the key of the login is discarded with this request.
-	return c.link(r.Context(), Way{Principal: in.Member.Principal, Device: in.Device.ID, Provider: true, Until: in.Device.LoginUntil})
+	return c.links.create(r.Context(), Way{Principal: in.Member.Principal, Device: in.Device.ID, Provider: true, Until: in.Device.LoginUntil})
 }
 
 func notBegun() error {

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/base64"
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -26,40 +24,6 @@ const (
 	// maxAgent bounds the stored name of a browser, in bytes.
 	maxAgent = 200
 )
-
-// digest is the SHA-256 of a token, a cookie or a secret.
-type digest [sha256.Size]byte
-
-// fresh returns 256 random bits as text, and their digest.
-func fresh() (string, digest) {
-	raw := make([]byte, 32)
-	// crypto/rand.Read never fails.
-	_, _ = rand.Read(raw)
-	text := base64.RawURLEncoding.EncodeToString(raw)
-	return text, digestOf(text)
-}
-
-func digestOf(text string) digest { return sha256.Sum256([]byte(text)) }
-
-// is reports whether d is the digest of a text. It compares in constant time.
-func (d digest) is(text string) bool {
-	other := digestOf(text)
-	return subtle.ConstantTimeCompare(d[:], other[:]) == 1
-}
-
-// Way describes how a session's member authenticated.
-type Way struct {
-	Principal access.Principal
-	// Device is the device that made the login; the session ends with the device.
-	Device string
-	// Paired is true if the device presented its certificate.
-	Paired bool
-	// Over is access.TransportSocket for the local operator's socket.
-	Over access.Transport
-	// Provider is true for a login at the identity provider, which ends at Until.
-	Provider bool
-	Until    time.Time
-}
 
 // Session is one session of the console.
 type Session struct {
@@ -97,15 +61,37 @@ type ended struct {
 	Reason    string           `json:"reason"`
 }
 
+// Sessions are the active sessions, in memory alone. It is safe for concurrent use.
+type Sessions struct {
+	members Members
+	journal func(ctx context.Context, drafts ...event.Draft) error
+	// idle is the idle timeout of a session, life its maximum duration.
+	idle, life time.Duration
+	log        *slog.Logger
+	now        func() time.Time
+
+	// mu guards byCookie, its sessions, and observers.
+	mu        sync.Mutex
+	byCookie  map[digest]*session
+	observers []func(Session, *reason.Error)
+}
+
+// OnEnd registers a function that is called for every session that ends.
+func (ss *Sessions) OnEnd(fn func(s Session, why *reason.Error)) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	ss.observers = append(ss.observers, fn)
+}
+
 // begin starts a session. The session is valid once it is journaled.
-func (c *Console) begin(ctx context.Context, way Way, login, address, agent string) (s Session, cookie, secret string, err error) {
-	now := c.Now().UTC()
+func (ss *Sessions) begin(ctx context.Context, way Way, login, address, agent string) (s Session, cookie, secret string, err error) {
+	now := ss.now().UTC()
 	id, err := ulid.New(ulid.Timestamp(now), rand.Reader)
 	if err != nil {
 		return s, "", "", fmt.Errorf("making a session id: %w", err)
 	}
 	one := &session{Session: Session{
-		ID: id.String(), Way: way, Login: login, CreatedAt: now, UsedAt: now, EndsAt: now.Add(c.Life), IdleAt: now.Add(c.Idle),
+		ID: id.String(), Way: way, Login: login, CreatedAt: now, UsedAt: now, EndsAt: now.Add(ss.life), IdleAt: now.Add(ss.idle),
 		Address: address, UserAgent: text.Ellipsis(agent, maxAgent),
 	}}
 	if !way.Until.IsZero() && way.Until.Before(one.EndsAt) {
@@ -118,24 +104,24 @@ func (c *Console) begin(ctx context.Context, way Way, login, address, agent stri
 		Address: address, UserAgent: one.UserAgent, Until: one.EndsAt,
 	})
 	if err == nil {
-		err = c.Journal(ctx, draft)
+		err = ss.journal(ctx, draft)
 	}
 	if err != nil {
 		return s, "", "", err
 	}
-	c.mu.Lock()
-	c.byCookie[one.cookie] = one
-	surplus := c.surplus(way.Principal)
-	c.mu.Unlock()
+	ss.mu.Lock()
+	ss.byCookie[one.cookie] = one
+	surplus := ss.surplus(way.Principal)
+	ss.mu.Unlock()
 	for _, old := range surplus {
-		c.end(ctx, old, way.Principal, "replaced by newer sessions")
+		ss.end(ctx, old, way.Principal, "replaced by newer sessions")
 	}
 	return one.Session, cookie, secret, nil
 }
 
 // surplus returns the oldest sessions of a member beyond mostOfOne. The caller holds mu.
-func (c *Console) surplus(p access.Principal) (ids []string) {
-	list := c.of(func(s *session) bool { return s.Principal == p })
+func (ss *Sessions) surplus(p access.Principal) (ids []string) {
+	list := ss.of(func(s *session) bool { return s.Principal == p })
 	for ; len(list) > mostOfOne; list = list[:len(list)-1] {
 		ids = append(ids, list[len(list)-1].ID)
 	}
@@ -143,8 +129,8 @@ func (c *Console) surplus(p access.Principal) (ids []string) {
 }
 
 // of returns the matching sessions, newest first. The caller holds mu.
-func (c *Console) of(match func(*session) bool) (list []Session) {
-	for _, s := range c.byCookie {
+func (ss *Sessions) of(match func(*session) bool) (list []Session) {
+	for _, s := range ss.byCookie {
 		if match(s) {
 			list = append(list, s.Session)
 		}
@@ -153,17 +139,17 @@ func (c *Console) of(match func(*session) bool) (list []Session) {
 	return list
 }
 
-// Sessions returns the active sessions, newest first.
-func (c *Console) Sessions() []Session {
-	now := c.Now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.of(func(s *session) bool { return s.over(now) == nil })
+// List returns the active sessions, newest first.
+func (ss *Sessions) List() []Session {
+	now := ss.now()
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	return ss.of(func(s *session) bool { return s.over(now) == nil })
 }
 
 // Get returns an active session.
-func (c *Console) Get(id string) (Session, bool) {
-	for _, s := range c.Sessions() {
+func (ss *Sessions) Get(id string) (Session, bool) {
+	for _, s := range ss.List() {
 		if s.ID == id {
 			return s, true
 		}
@@ -172,42 +158,37 @@ func (c *Console) Get(id string) (Session, bool) {
 }
 
 // Revoke ends a session on behalf of a principal. The error for an unknown session is NotFound.
-func (c *Console) Revoke(ctx context.Context, id string, by access.Principal, why string) (Session, error) {
-	s, known := c.end(ctx, id, by, why)
+func (ss *Sessions) Revoke(ctx context.Context, id string, by access.Principal, why string) (Session, error) {
+	s, known := ss.end(ctx, id, by, why)
 	if !known {
 		return s, reason.Errorf(reason.NotFound, "session %s does not exist or has ended", id).WithRemedy("List the sessions with `palyra console sessions`.")
 	}
 	return s, nil
 }
 
-// EndDevice ends the sessions of a device and returns their number.
-func (c *Console) EndDevice(ctx context.Context, device string, by access.Principal, why string) int {
-	c.mu.Lock()
-	list := c.of(func(s *session) bool { return s.Device == device })
-	for d, l := range c.logins {
-		if l.way.Device == device {
-			delete(c.logins, d)
-		}
-	}
-	c.mu.Unlock()
+// endDevice ends the sessions of a device and returns their number.
+func (ss *Sessions) endDevice(ctx context.Context, device string, by access.Principal, why string) int {
+	ss.mu.Lock()
+	list := ss.of(func(s *session) bool { return s.Device == device })
+	ss.mu.Unlock()
 	for _, s := range list {
-		c.end(ctx, s.ID, by, why)
+		ss.end(ctx, s.ID, by, why)
 	}
 	return len(list)
 }
 
 // end ends a session even if journaling fails: a full disk must not keep a session open.
-func (c *Console) end(ctx context.Context, id string, by access.Principal, why string) (Session, bool) {
-	c.mu.Lock()
+func (ss *Sessions) end(ctx context.Context, id string, by access.Principal, why string) (Session, bool) {
+	ss.mu.Lock()
 	var found *session
-	for cookie, s := range c.byCookie {
+	for cookie, s := range ss.byCookie {
 		if s.ID == id {
 			found = s
-			delete(c.byCookie, cookie)
+			delete(ss.byCookie, cookie)
 		}
 	}
-	observers := slices.Clone(c.ended)
-	c.mu.Unlock()
+	observers := slices.Clone(ss.observers)
+	ss.mu.Unlock()
 	if found == nil {
 		return Session{}, false
 	}
@@ -216,10 +197,10 @@ func (c *Console) end(ctx context.Context, id string, by access.Principal, why s
 	}
 	draft, err := event.DraftOf(event.ConsoleEnded, by.String(), id, ended{SessionID: id, Principal: found.Principal, DeviceID: found.Device, By: by, Reason: why})
 	if err == nil {
-		err = c.Journal(context.WithoutCancel(ctx), draft)
+		err = ss.journal(context.WithoutCancel(ctx), draft)
 	}
 	if err != nil {
-		c.Log.ErrorContext(ctx, "journaling the end of a console session failed", slog.String("session", id), slog.String("error", err.Error()))
+		ss.log.ErrorContext(ctx, "journaling the end of a console session failed", slog.String("session", id), slog.String("error", err.Error()))
 	}
 	return found.Session, true
 }
@@ -241,27 +222,27 @@ func (s *session) over(now time.Time) *reason.Error {
 }
 
 // held returns the session of a cookie.
-func (c *Console) held(cookie string) (Session, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.byCookie[digestOf(cookie)]; s != nil {
+func (ss *Sessions) held(cookie string) (Session, bool) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if s := ss.byCookie[digestOf(cookie)]; s != nil {
 		return s.Session, true
 	}
 	return Session{}, false
 }
 
 // find returns the session of a cookie and a secret. It ends a session that has reached a limit.
-func (c *Console) find(ctx context.Context, cookie, secret string) (Session, error) {
-	c.mu.Lock()
-	s := c.byCookie[digestOf(cookie)]
+func (ss *Sessions) find(ctx context.Context, cookie, secret string) (Session, error) {
+	ss.mu.Lock()
+	s := ss.byCookie[digestOf(cookie)]
 	if s == nil || !s.secret.is(secret) {
-		c.mu.Unlock()
+		ss.mu.Unlock()
 		return Session{}, reason.Errorf(reason.Unauthenticated, "the browser has no active session of this console").WithRemedy("Run `palyra console`.")
 	}
-	found, why := s.Session, s.over(c.Now())
-	c.mu.Unlock()
+	found, why := s.Session, s.over(ss.now())
+	ss.mu.Unlock()
 	if why != nil {
-		c.end(ctx, found.ID, found.Principal, tooOld)
+		ss.end(ctx, found.ID, found.Principal, tooOld)
 		return Session{}, why
 	}
 	return found, nil
@@ -272,7 +253,7 @@ func (c *Console) find(ctx context.Context, cookie, secret string) (Session, err
 const sweepInterval = 15 * time.Second
 
 // Run ends sessions that have reached a limit, until ctx ends.
-func (c *Console) Run(ctx context.Context) error {
+func (ss *Sessions) Run(ctx context.Context) error {
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {
@@ -280,18 +261,18 @@ func (c *Console) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			c.sweep(ctx)
+			ss.sweep(ctx)
 		}
 	}
 }
 
-func (c *Console) sweep(ctx context.Context) {
-	now := c.Now()
-	c.mu.Lock()
-	list := c.of(func(s *session) bool { return s.over(now) != nil })
-	c.mu.Unlock()
+func (ss *Sessions) sweep(ctx context.Context) {
+	now := ss.now()
+	ss.mu.Lock()
+	list := ss.of(func(s *session) bool { return s.over(now) != nil })
+	ss.mu.Unlock()
 	for _, s := range list {
-		c.end(ctx, s.ID, s.Principal, tooOld)
+		ss.end(ctx, s.ID, s.Principal, tooOld)
 	}
 }
 
@@ -299,28 +280,28 @@ func (c *Console) sweep(ctx context.Context) {
 const tooOld = "the session reached its idle or total limit"
 
 // use records the use of a cookie's session.
-func (c *Console) use(cookie string) {
-	now := c.Now().UTC()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s := c.byCookie[digestOf(cookie)]; s != nil {
-		s.UsedAt, s.IdleAt = now, now.Add(c.Idle)
+func (ss *Sessions) use(cookie string) {
+	now := ss.now().UTC()
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+	if s := ss.byCookie[digestOf(cookie)]; s != nil {
+		s.UsedAt, s.IdleAt = now, now.Add(ss.idle)
 	}
 }
 
 // caller returns the current caller of a session, and the end time of the session.
-func (c *Console) caller(ctx context.Context, id string) (access.Caller, time.Time, error) {
-	s, known := c.Get(id)
+func (ss *Sessions) caller(ctx context.Context, id string) (access.Caller, time.Time, error) {
+	s, known := ss.Get(id)
 	if !known {
 		return access.Caller{}, time.Time{}, over("it was ended")
 	}
-	caller, err := c.Members.SessionCaller(s.Device, s.Over)
+	caller, err := ss.members.SessionCaller(s.Device, s.Over)
 	switch {
 	case err != nil:
-		c.end(ctx, id, s.Principal, "its device or its member may no longer act")
+		ss.end(ctx, id, s.Principal, "its device or its member may no longer act")
 		return access.Caller{}, time.Time{}, err
 	case caller.Principal != s.Principal:
-		c.end(ctx, id, s.Principal, "its device belongs to another member")
+		ss.end(ctx, id, s.Principal, "its device belongs to another member")
 		return access.Caller{}, time.Time{}, over("its device belongs to another member")
 	}
 	caller.Surface, caller.Paired = access.SurfaceConsole, s.Paired

@@ -106,14 +106,14 @@ func (c *Console) sessionOf(r *http.Request) Visit {
 		return refused(reason.Errorf(reason.Unauthenticated, "the console accepts only sessions, not tokens").
 			WithRemedy("Use the API at its own address for programs."))
 	}
-	s, err := c.find(ctx, cookie(r), r.Header.Get(SecretHeader))
+	s, err := c.Sessions.find(ctx, cookie(r), r.Header.Get(SecretHeader))
 	if err != nil {
 		return refused(err)
 	}
 	if r.Header.Get(BackgroundHeader) == "" {
-		c.use(cookie(r))
+		c.Sessions.use(cookie(r))
 	}
-	return Visit{Session: s.ID, Look: func() (access.Caller, time.Time, error) { return c.caller(ctx, s.ID) }}
+	return Visit{Session: s.ID, Look: func() (access.Caller, time.Time, error) { return c.Sessions.caller(ctx, s.ID) }}
 }
 
 // cookie returns the session cookie, "" for none.
@@ -162,7 +162,7 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 	}
 	// A link's token cannot be guessed, so a valid one does not count against the limit of its
 	// address.
-	l, err := c.redeem(body.Token)
+	l, err := c.links.redeem(body.Token)
 	if err != nil {
 		c.refuseStranger(w, r, err)
 		return
@@ -172,10 +172,10 @@ func (c *Console) login(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The browser's previous session ends.
-	if old, ok := c.held(cookie(r)); ok {
-		c.end(ctx, old.ID, l.way.Principal, "another login in the same browser")
+	if old, ok := c.Sessions.held(cookie(r)); ok {
+		c.Sessions.end(ctx, old.ID, l.way.Principal, "another login in the same browser")
 	}
-	s, cookie, secret, err := c.begin(ctx, l.way, l.id, address(r), r.UserAgent())
+	s, cookie, secret, err := c.Sessions.begin(ctx, l.way, l.id, address(r), r.UserAgent())
 	if err != nil {
 		c.refuse(w, r, err)
 		return
@@ -207,12 +207,12 @@ func (c *Console) logout(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, r, err)
 		return
 	}
-	s, err := c.find(r.Context(), cookie(r), r.Header.Get(SecretHeader))
+	s, err := c.Sessions.find(r.Context(), cookie(r), r.Header.Get(SecretHeader))
 	if err != nil {
 		c.refuse(w, r, err)
 		return
 	}
-	c.end(r.Context(), s.ID, s.Principal, "logged out")
+	c.Sessions.end(r.Context(), s.ID, s.Principal, "logged out")
 	if s.Provider && c.LogOut != nil {
 		if err := c.LogOut(r.Context(), s.Device); err != nil {
 			c.Log.WarnContext(r.Context(), "ending the login of a console session", slog.String("session", s.ID), slog.String("error", err.Error()))

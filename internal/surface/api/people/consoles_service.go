@@ -66,7 +66,7 @@ func (s *ConsoleService) ListConsoleSessions(ctx context.Context, _ *palyrav1.Li
 	caller := s.Caller(ctx)
 	all := s.may(caller, access.PermAccessRead) == nil
 	res := &palyrav1.ListConsoleSessionsResponse{}
-	for _, one := range s.Console.Sessions() {
+	for _, one := range s.Console.Sessions.List() {
 		if all || one.Principal == caller.Principal {
 			res.Sessions = append(res.Sessions, s.message(ctx, one))
 		}
@@ -78,7 +78,7 @@ func (s *ConsoleService) ListConsoleSessions(ctx context.Context, _ *palyrav1.Li
 // for an unknown one.
 func (s *ConsoleService) RevokeConsoleSession(ctx context.Context, req *palyrav1.RevokeConsoleSessionRequest) (*palyrav1.RevokeConsoleSessionResponse, error) {
 	caller := s.Caller(ctx)
-	one, known := s.Console.Get(req.GetSessionId())
+	one, known := s.Console.Sessions.Get(req.GetSessionId())
 	if !known || one.Principal != caller.Principal {
 		if err := s.may(caller, access.PermAccessWrite); err != nil {
 			return nil, err
@@ -87,7 +87,7 @@ func (s *ConsoleService) RevokeConsoleSession(ctx context.Context, req *palyrav1
 	message := s.message(ctx, one)
 	// The session that ends may be the session of this request, so the revocation must not be
 	// cancelled with it.
-	if _, err := s.Console.Revoke(context.WithoutCancel(ctx), req.GetSessionId(), caller.Principal, "revoked by "+caller.Principal.String()); err != nil {
+	if _, err := s.Console.Sessions.Revoke(context.WithoutCancel(ctx), req.GetSessionId(), caller.Principal, "revoked by "+caller.Principal.String()); err != nil {
 		return nil, err
 	}
 	return &palyrav1.RevokeConsoleSessionResponse{Session: message}, nil
@@ -112,7 +112,7 @@ func (s *ConsoleService) Whoami(ctx context.Context, _ *palyrav1.WhoamiRequest) 
 			res.Permissions = append(res.Permissions, string(p))
 		}
 	}
-	if one, ok := s.Console.Get(s.Session(ctx)); ok {
+	if one, ok := s.Console.Sessions.Get(s.Session(ctx)); ok {
 		res.Session = s.message(ctx, one)
 	}
 	return res, nil
