@@ -31,7 +31,6 @@ var broad = map[string]int{
 	"internal/gateway/doctor.subject":     39,
 	"internal/store/sqlite.Conn":          30,
 	"internal/store/sqlite.writer":        36,
-	"internal/surface/authzen.Service":    33,
 }
 
 // CheckBreadth finds types and interfaces with too many methods. Test support and generated code may

@@ -127,7 +127,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	front.Go(func() error { return keepIdentity(frontCtx, g) })
 	front.Go(func() error { return g.changing.Run(frontCtx) })
 	front.Go(func() error { return g.pairings.Run(frontCtx) })
-	front.Go(func() error { return g.authzen.Run(frontCtx) })
+	front.Go(func() error { return g.authzen.Tasks.Run(frontCtx) })
 	front.Go(func() error { return g.mcp.Run(frontCtx) })
 	front.Go(func() error { return runNotify(frontCtx, g) })
 	front.Go(func() error { return g.console.Sessions.Run(frontCtx) })

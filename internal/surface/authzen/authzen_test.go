@@ -103,7 +103,7 @@ func newWorld(t *testing.T, policies string) *world {
 	}))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
+	go func() { done <- s.Tasks.Run(ctx) }()
 	t.Cleanup(func() {
 		stop()
 		must.Do(t, <-done)

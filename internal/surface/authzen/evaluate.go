@@ -123,7 +123,7 @@ func (s *Service) evaluate(r *http.Request, e evaluation) (decided, error) {
 		return no(), s.noteNo(ctx, by, e, reason.PermissionDenied)
 	}
 	id, refers := e.approvalID()
-	t := s.approved(by, id)
+	t := s.Tasks.approved(by, id)
 	var held approval.Answer
 	if t != nil && t.covers(e) {
 		held = t.given()

@@ -87,7 +87,7 @@ func (s *Service) submit(r *http.Request) (t *task, created bool, err error) {
 		return nil, false, invalid("the Idempotency-Key is longer than 256 bytes")
 	}
 	digest := canonical.Digest(body)
-	if t, err := s.repeated(by, key, digest); t != nil || err != nil {
+	if t, err := s.Tasks.repeated(by, key, digest); t != nil || err != nil {
 		return t, false, err
 	}
 	b, err := s.verify(by, q)
@@ -102,7 +102,7 @@ func (s *Service) submit(r *http.Request) (t *task, created bool, err error) {
 		by: by.Principal, key: key, digest: digest, binding: b, submission: submission,
 		description: text.Ellipsis(by.Principal.String(), maxText) + " requests this call and runs it outside this gateway: not in its sandbox, and without its attestation.",
 	}
-	if err := s.start(ctx, t); err != nil {
+	if err := s.Tasks.start(ctx, t); err != nil {
 		return nil, false, err
 	}
 	err = s.Journal.Record(ctx, event.AskedFor, by.Principal.String(), t.approval(), askedFor{
@@ -137,7 +137,7 @@ func (s *Service) verify(by access.Caller, q submitted) (bound, error) {
 		return b, unbound("the denial was for another caller")
 	case s.Now().Unix() >= b.Expires:
 		return b, errExpired
-	case s.seen(b.ID):
+	case s.Tasks.seen(b.ID):
 		return b, unbound("this denial was already used for a request; evaluate again")
 	}
 	return b, nil
@@ -182,7 +182,7 @@ func (s *Service) cancel(w http.ResponseWriter, r *http.Request) {
 // another caller, and if the caller may no longer ask about the task's member.
 func (s *Service) mine(r *http.Request) (*task, error) {
 	by := s.Caller(r.Context())
-	t := s.find(r.PathValue("task"))
+	t := s.Tasks.find(r.PathValue("task"))
 	if t == nil || t.by != by.Principal {
 		return nil, errNoTask
 	}

@@ -19,7 +19,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"palyra/internal/call"
@@ -69,15 +68,11 @@ type Config struct {
 // Service answers other gateways. It is safe for concurrent use.
 type Service struct {
 	Config
+	Tasks  *Tasks
 	signer *signer
-	// begin passes tasks to Run.
-	begin chan *task
-
-	mu    sync.Mutex
-	tasks map[string]*task
 }
 
-// New returns the service. Approvals can be requested only while Run is running.
+// New returns the service. Approvals can be requested only while Tasks.Run is running.
 func New(c Config) (*Service, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -86,7 +81,8 @@ func New(c Config) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Service{Config: c, signer: s, begin: make(chan *task), tasks: map[string]*task{}}, nil
+	tasks := &Tasks{pipeline: c.Pipeline, now: c.Now, started: make(chan *task), byID: map[string]*task{}}
+	return &Service{Config: c, Tasks: tasks, signer: s}, nil
 }
 
 // The patterns of the routes.

@@ -57,70 +57,6 @@ type task struct {
 	endedAt time.Time
 }
 
-// start passes a task to Run and waits until the approval is pending or has failed.
-func (s *Service) start(ctx context.Context, t *task) error {
-	t.id, t.approvalRef = "arq_"+rand.Text(), "apr_"+rand.Text()
-	t.opened, t.done = make(chan struct{}), make(chan struct{})
-	if err := s.keep(t); err != nil {
-		return err
-	}
-	select {
-	case s.begin <- t:
-	case <-ctx.Done():
-		s.drop(t)
-		return reason.Errorf(reason.ShuttingDown, "the gateway is not ready to request approvals")
-	}
-	select {
-	case <-t.opened:
-	case <-ctx.Done():
-		left := reason.Errorf(reason.Cancelled, "the requesting gateway disconnected before the approval was pending")
-		t.stop(left)
-		s.drop(t)
-		return left
-	}
-	if err := t.problem(); err != nil {
-		s.drop(t)
-		return err
-	}
-	return nil
-}
-
-// Run requests approvals for the tasks until ctx ends. Unanswered approvals stay pending at the
-// desk.
-func (s *Service) Run(ctx context.Context) error {
-	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer stop(nil)
-	var group errgroup.Group
-	for {
-		select {
-		case <-ctx.Done():
-			stop(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
-			return group.Wait()
-		case t := <-s.begin:
-			group.Go(func() error {
-				s.ask(work, t)
-				return nil
-			})
-		}
-	}
-}
-
-func (s *Service) ask(ctx context.Context, t *task) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	t.mu.Lock()
-	if t.end = cancel; t.ending != nil {
-		cancel(t.ending)
-	}
-	t.mu.Unlock()
-	answer, err := s.Pipeline.AskElsewhere(ctx, t.submission, t.description, t.see)
-	t.mu.Lock()
-	t.answer, t.err, t.endedAt = answer, err, s.Now()
-	t.mu.Unlock()
-	t.showOnce.Do(func() { close(t.opened) })
-	close(t.done)
-}
-
 // stop cancels the request.
 func (t *task) stop(why error) {
 	t.mu.Lock()
@@ -212,66 +148,143 @@ func (t *task) covers(e evaluation) bool {
 	return err == nil && hash == t.binding.Hash
 }
 
+// Tasks has the approval requests of other gateways, in memory alone. It is safe for concurrent
+// use.
+type Tasks struct {
+	pipeline Pipeline
+	now      func() time.Time
+	// started passes tasks to Run.
+	started chan *task
+
+	// mu guards byID.
+	mu   sync.Mutex
+	byID map[string]*task
+}
+
+// start passes a task to Run and waits until the approval is pending or has failed.
+func (ts *Tasks) start(ctx context.Context, t *task) error {
+	t.id, t.approvalRef = "arq_"+rand.Text(), "apr_"+rand.Text()
+	t.opened, t.done = make(chan struct{}), make(chan struct{})
+	if err := ts.keep(t); err != nil {
+		return err
+	}
+	select {
+	case ts.started <- t:
+	case <-ctx.Done():
+		ts.drop(t)
+		return reason.Errorf(reason.ShuttingDown, "the gateway is not ready to request approvals")
+	}
+	select {
+	case <-t.opened:
+	case <-ctx.Done():
+		left := reason.Errorf(reason.Cancelled, "the requesting gateway disconnected before the approval was pending")
+		t.stop(left)
+		ts.drop(t)
+		return left
+	}
+	if err := t.problem(); err != nil {
+		ts.drop(t)
+		return err
+	}
+	return nil
+}
+
+// Run requests approvals for the tasks until ctx ends. Unanswered approvals stay pending at the
+// desk.
+func (ts *Tasks) Run(ctx context.Context) error {
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(nil)
+	var group errgroup.Group
+	for {
+		select {
+		case <-ctx.Done():
+			stop(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
+			return group.Wait()
+		case t := <-ts.started:
+			group.Go(func() error {
+				ts.ask(work, t)
+				return nil
+			})
+		}
+	}
+}
+
+func (ts *Tasks) ask(ctx context.Context, t *task) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	t.mu.Lock()
+	if t.end = cancel; t.ending != nil {
+		cancel(t.ending)
+	}
+	t.mu.Unlock()
+	answer, err := ts.pipeline.AskElsewhere(ctx, t.submission, t.description, t.see)
+	t.mu.Lock()
+	t.answer, t.err, t.endedAt = answer, err, ts.now()
+	t.mu.Unlock()
+	t.showOnce.Do(func() { close(t.opened) })
+	close(t.done)
+}
+
 // keep adds a task, and drops tasks that ended more than keptFor ago.
-func (s *Service) keep(t *task) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now, of := s.Now(), 0
-	for id, other := range s.tasks {
+func (ts *Tasks) keep(t *task) error {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	now, of := ts.now(), 0
+	for id, other := range ts.byID {
 		other.mu.Lock()
 		over := !other.endedAt.IsZero() && now.Sub(other.endedAt) >= keptFor
 		other.mu.Unlock()
 		switch {
 		case over:
-			delete(s.tasks, id)
+			delete(ts.byID, id)
 		case other.by == t.by:
 			of++
 		}
 	}
-	if len(s.tasks) >= mostTasks || of >= mostOfOne {
+	if len(ts.byID) >= mostTasks || of >= mostOfOne {
 		return reason.Errorf(reason.QuotaExceeded, "too many access requests are open or ended within the last hour").
 			WithRemedy("Wait for answers, or cancel open requests.")
 	}
-	s.tasks[t.id] = t
+	ts.byID[t.id] = t
 	return nil
 }
 
-func (s *Service) drop(t *task) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.tasks, t.id)
+func (ts *Tasks) drop(t *task) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	delete(ts.byID, t.id)
 }
 
-func (s *Service) find(id string) *task {
-	return s.first(func(t *task) bool { return t.id == id })
+func (ts *Tasks) find(id string) *task {
+	return ts.first(func(t *task) bool { return t.id == id })
 }
 
 // approved returns the task of a caller with the given approval id, nil for none.
-func (s *Service) approved(by access.Caller, ref string) *task {
-	return s.first(func(t *task) bool { return t.by == by.Principal && t.approvalRef == ref })
+func (ts *Tasks) approved(by access.Caller, ref string) *task {
+	return ts.first(func(t *task) bool { return t.by == by.Principal && t.approvalRef == ref })
 }
 
 // seen reports whether a task was already created from a denial.
-func (s *Service) seen(jti string) bool {
-	return s.first(func(t *task) bool { return t.binding.ID == jti }) != nil
+func (ts *Tasks) seen(jti string) bool {
+	return ts.first(func(t *task) bool { return t.binding.ID == jti }) != nil
 }
 
 // repeated returns the task of the same request under the same key.
-func (s *Service) repeated(by access.Caller, key, digest string) (*task, error) {
+func (ts *Tasks) repeated(by access.Caller, key, digest string) (*task, error) {
 	if key == "" {
 		return nil, nil
 	}
-	t := s.first(func(t *task) bool { return t.by == by.Principal && t.key == key })
+	t := ts.first(func(t *task) bool { return t.by == by.Principal && t.key == key })
 	if t != nil && t.digest != digest {
 		return nil, errOther
 	}
 	return t, nil
 }
 
-func (s *Service) first(fits func(*task) bool) *task {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.tasks {
+func (ts *Tasks) first(fits func(*task) bool) *task {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, t := range ts.byID {
 		if fits(t) {
 			return t
 		}
