@@ -31,7 +31,7 @@ type Placeholder struct {
 }
 
 // placed is a cache of the secrets that have hosts, each verified once: verifying them all for
-// each call would be slow. Only this Service changes the store, and it reports each changed
+// each call would be slow. Only the Service changes the store, and it reports each changed
 // secret. A direct change of the file is detected when the secret itself is read, because a
 // lease verifies the record again. The cached entry was authentic when it was read.
 type placed struct {
