@@ -113,7 +113,7 @@ func swift(t *testing.T, policies string) (*call.Pipeline, *noRouter) {
 	engine := policy.NewEngine(loaded(t, policytest.Options{Tools: []tool.Descriptor{read, write}, Policies: policies}))
 	router := &noRouter{tools: map[string]tool.Descriptor{read.Name: read, write.Name: write}}
 	live := func(string) bool { return true }
-	desk := approvaltest.Open(t, approvaltest.NewMemory(), call.Judge{Evaluator: engine, LiveDevice: live}, approval.Limits{})
+	desk := approvaltest.Open(t, approvaltest.NewStore(t), call.Judge{Evaluator: engine, LiveDevice: live}, approval.Limits{})
 	p := must.Get(call.New(call.Config{
 		Evaluator: engine, Approver: desk.Requests, Grants: desk.Grants, Editor: desk.Edits, Dispatcher: router, Notary: noNotary{}, Ledger: noLedger{},
 		MaxCallsPerRun: 1, MaxCallsPerSession: 1 << 30, SessionIdle: time.Hour, LiveDevice: live,

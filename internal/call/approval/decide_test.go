@@ -180,7 +180,7 @@ func TestExpiry(t *testing.T) {
 func TestLateVoteLosesWithoutTimer(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		store := approvaltest.NewMemory()
+		store := approvaltest.NewStore(t)
 		judge := &approvaltest.Judge{Need: 1}
 		d := approvaltest.Open(t, store, judge, approval.Limits{}) // not running
 		p := approvaltest.Resolve(d, approvaltest.Ask(t))
@@ -215,7 +215,7 @@ func TestTimeoutIsClamped(t *testing.T) {
 // An ask without a timeout waits for the desk's default.
 func TestDefaultTimeout(t *testing.T) {
 	t.Parallel()
-	d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{Timeout: 3 * time.Minute})
+	d := approvaltest.NewDeskOn(t, approvaltest.NewStore(t), approval.Limits{Timeout: 3 * time.Minute})
 	_, rec := waiting(t, d)
 	if got := rec.ExpiresAt.Sub(rec.CreatedAt); got != 3*time.Minute {
 		t.Errorf("the record waits %s, want 3m", got)

@@ -69,7 +69,7 @@ func wantState(t *testing.T, d *approval.Desk, id string, want approval.State) a
 	return rec
 }
 
-func codes(m *approvaltest.Memory) []event.Code {
+func codes(m *approvaltest.Store) []event.Code {
 	var list []event.Code
 	for _, e := range m.Events() {
 		list = append(list, e.Code)
@@ -77,7 +77,7 @@ func codes(m *approvaltest.Memory) []event.Code {
 	return list
 }
 
-func count(m *approvaltest.Memory, code event.Code) int {
+func count(m *approvaltest.Store, code event.Code) int {
 	n := 0
 	for _, c := range codes(m) {
 		if c == code {

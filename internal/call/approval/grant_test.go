@@ -135,7 +135,7 @@ func TestGrantExpires(t *testing.T) {
 func TestIdleSessionEnds(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{SessionIdle: time.Hour})
+		d := approvaltest.NewDeskOn(t, approvaltest.NewStore(t), approval.Limits{SessionIdle: time.Hour})
 		id := mintGrant(t, d, approval.Ballot{Allow: true, Scope: approval.Session})
 		for range 5 { // activity extends it
 			time.Sleep(45 * time.Minute)

@@ -140,7 +140,7 @@ func TestExpiredAskOfAPerson(t *testing.T) {
 
 func TestCooldownDisabled(t *testing.T) {
 	t.Parallel()
-	d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{Cooldown: -1})
+	d := approvaltest.NewDeskOn(t, approvaltest.NewStore(t), approval.Limits{Cooldown: -1})
 	p, rec := waiting(t, d)
 	decide(t, d, alice, rec.ID, no)
 	<-p.Done
@@ -193,7 +193,7 @@ func TestLabelsDoNotRaiseTheAskLimit(t *testing.T) {
 func TestLabelsControl(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		d := approvaltest.NewDeskOn(t, approvaltest.NewMemory(), approval.Limits{CreatedPerPrincipal: 1 << 20})
+		d := approvaltest.NewDeskOn(t, approvaltest.NewStore(t), approval.Limits{CreatedPerPrincipal: 1 << 20})
 		if asked := flood(t, d, "builder"); asked != 600 {
 			t.Errorf("%d of 600 asks reached people", asked)
 		}
@@ -204,7 +204,7 @@ func TestLabelsControl(t *testing.T) {
 func TestRateLimitSurvivesRestart(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		store := approvaltest.NewMemory()
+		store := approvaltest.NewStore(t)
 		d := approvaltest.NewDeskOn(t, store, approval.Limits{})
 		for n := range 60 {
 			waiting(t, d, numbered(n, fmt.Sprint("run", n)))

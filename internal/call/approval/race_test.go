@@ -79,7 +79,7 @@ func TestDoubleDecide(t *testing.T) {
 // careless is a store without compare-and-swap: a unit reads each record in its initial state,
 // and every write succeeds.
 type careless struct {
-	*approvaltest.Memory
+	*approvaltest.Store
 
 	mu    sync.Mutex
 	first map[string]approval.Record
@@ -92,7 +92,7 @@ type carelessTx struct {
 }
 
 func (c *careless) Update(ctx context.Context, fn func(approval.Tx) error) error {
-	return c.Memory.Update(ctx, func(tx approval.Tx) error { return fn(carelessTx{tx, c}) })
+	return c.Store.Update(ctx, func(tx approval.Tx) error { return fn(carelessTx{tx, c}) })
 }
 
 func (c *careless) Record(_ context.Context, id string) (approval.Record, error) {
@@ -137,7 +137,7 @@ func (t carelessTx) RewriteRecord(r *approval.Record, _ approval.State, _ int64)
 // Negative control: without compare-and-swap, several contenders of the race above succeed.
 func TestDoubleDecideWithoutCompare(t *testing.T) {
 	t.Parallel()
-	store := &careless{Memory: approvaltest.NewMemory(), first: map[string]approval.Record{}}
+	store := &careless{Store: approvaltest.NewStore(t), first: map[string]approval.Record{}}
 	d := approvaltest.Open(t, store, &approvaltest.Judge{Need: 1}, approval.Limits{})
 	if winners := doubleDecide(t, d, 0); winners < 2 {
 		t.Fatalf("%d winners: the test cannot see a missing comparison", winners)
@@ -216,7 +216,7 @@ func TestEditVersusDecide(t *testing.T) {
 // Negative control: without compare-and-swap both succeed.
 func TestEditVersusDecideWithoutCompare(t *testing.T) {
 	t.Parallel()
-	store := &careless{Memory: approvaltest.NewMemory(), first: map[string]approval.Record{}}
+	store := &careless{Store: approvaltest.NewStore(t), first: map[string]approval.Record{}}
 	d := approvaltest.Open(t, store, &approvaltest.Judge{Need: 1}, approval.Limits{})
 	if winners, _ := editVersusDecide(t, d, 0); winners < 2 {
 		t.Fatalf("%d winners: the test cannot see a missing comparison", winners)

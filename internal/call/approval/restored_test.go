@@ -13,7 +13,7 @@ import (
 )
 
 // restored ends the contents of a store, as of the given time from now.
-func restored(t *testing.T, store *approvaltest.Memory, after time.Duration) (approval.RestoredEnds, error) {
+func restored(t *testing.T, store *approvaltest.Store, after time.Duration) (approval.RestoredEnds, error) {
 	t.Helper()
 	return approval.EndRestored(t.Context(), store, approval.Restored{
 		Note: "restored from a backup", At: time.Now().UTC().Add(after),

@@ -22,7 +22,7 @@ func uses(n int64) approval.Ballot {
 // restart. The call with the last use still starts.
 func TestGrantUseLimit(t *testing.T) {
 	t.Parallel()
-	store := approvaltest.NewMemory()
+	store := approvaltest.NewStore(t)
 	d := approvaltest.NewDeskOn(t, store, approval.Limits{})
 	id := mintGrant(t, d, uses(2))
 	use := func(d *approvaltest.Desk) approval.Answer {

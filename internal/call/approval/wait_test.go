@@ -187,7 +187,7 @@ func TestShutdownKeepsPendingRecords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := approvaltest.NewMemory()
+				store := approvaltest.NewStore(t)
 				d := approvaltest.Open(t, store, &approvaltest.Judge{Need: 1}, approval.Limits{})
 				stopDesk := approvaltest.Start(t, d)
 				p := approvaltest.Resolve(d, approvaltest.Ask(t))
@@ -206,7 +206,7 @@ func TestShutdownKeepsPendingRecords(t *testing.T) {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		store := approvaltest.NewMemory()
+		store := approvaltest.NewStore(t)
 		limits := approval.Limits{}
 		judge := &approvaltest.Judge{Need: 1}
 		first := approvaltest.Open(t, store, judge, limits)
@@ -242,7 +242,7 @@ func TestRestart(t *testing.T) {
 func TestDecidedWhileRunIsGone(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		store := approvaltest.NewMemory()
+		store := approvaltest.NewStore(t)
 		first := approvaltest.Open(t, store, &approvaltest.Judge{Need: 1}, approval.Limits{})
 		stop := approvaltest.Start(t, first)
 		p := approvaltest.Resolve(first, approvaltest.Ask(t))
@@ -261,7 +261,7 @@ func TestDecidedWhileRunIsGone(t *testing.T) {
 func TestExpiryResumesAfterRestart(t *testing.T) {
 	t.Parallel()
 	bubble(t, func(t *testing.T) {
-		store := approvaltest.NewMemory()
+		store := approvaltest.NewStore(t)
 		first := approvaltest.Open(t, store, &approvaltest.Judge{Need: 1}, approval.Limits{})
 		stop := approvaltest.Start(t, first)
 		p := approvaltest.Resolve(first, approvaltest.Ask(t))

@@ -183,22 +183,23 @@ func TestTransitions(t *testing.T) {
 		"pending>pending": true, "pending>allowed": true, "pending>denied": true, "pending>expired": true, "pending>cancelled": true,
 		"allowed>consumed": true, "allowed>revoked": true, "allowed>expired": true,
 	}
+	store := approvaltest.NewStore(t)
 	for _, from := range approval.States {
 		for _, to := range approval.States {
-			store := approvaltest.NewMemory()
+			id := fmt.Sprintf("%s>%s", from, to)
 			must.Do(t, store.Update(t.Context(), func(tx approval.Tx) error {
-				return tx.InsertRecord(&approval.Record{ID: "x", State: from, Version: 3})
+				return tx.InsertRecord(&approval.Record{ID: id, State: from, Version: 3, CreatedAt: time.Now().UTC()})
 			}))
 			move := func(version int64) error {
 				return store.Update(t.Context(), func(tx approval.Tx) error {
-					_, err := approval.Transition(tx, approval.NewStep("x", from, version, to))
+					_, err := approval.Transition(tx, approval.NewStep(id, from, version, to))
 					return err
 				})
 			}
 			if err := move(2); err == nil {
 				t.Errorf("%s > %s from a stale version went through", from, to)
 			}
-			want := allowedMoves[fmt.Sprintf("%s>%s", from, to)]
+			want := allowedMoves[id]
 			if err := move(3); (err == nil) != want {
 				t.Errorf("%s > %s: %v, legal is %v", from, to, err, want)
 			}

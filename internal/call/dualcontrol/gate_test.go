@@ -43,7 +43,7 @@ func user(name string, roles ...access.Role) access.Member {
 type world struct {
 	t        *testing.T
 	desk     *approval.Desk
-	store    *approvaltest.Memory
+	store    *approvaltest.Store
 	gate     *dualcontrol.Gate
 	registry *access.Registry
 	engine   *policy.Engine
@@ -60,7 +60,7 @@ func newWorld(t *testing.T, policies string) *world {
 		user("dan", access.RoleOperator), user("eve", access.RoleAuditor),
 		{Principal: access.Agent("helper"), Owner: access.User("cyd"), Roles: []access.Role{access.RoleAgent}},
 	}
-	w := &world{t: t, store: approvaltest.NewMemory(), dead: map[string]bool{}, sessions: map[string]bool{}, team: people}
+	w := &world{t: t, store: approvaltest.NewStore(t), dead: map[string]bool{}, sessions: map[string]bool{}, team: people}
 	w.registry = must.Get(access.NewRegistry(t.Context(), people, nil))(t)
 	w.engine = policytest.Engine(t, policytest.Options{Policies: policies, Members: people})
 	w.desk = approvaltest.Open(t, w.store, dualcontrol.Judge{Calls: &approvaltest.Judge{Need: 1}, People: w.people()}, approval.Limits{})

@@ -16,10 +16,10 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// Desk is a running desk on an in-memory store.
+// Desk is a running desk on an embedded store.
 type Desk struct {
 	*approval.Desk
-	Store *Memory
+	Store *Store
 	Judge *Judge
 }
 
@@ -30,11 +30,11 @@ func (d *Desk) FailNext(err error) { d.Store.FailNext(err) }
 // ends.
 func NewDesk(t testing.TB) *Desk {
 	t.Helper()
-	return NewDeskOn(t, NewMemory(), approval.Limits{})
+	return NewDeskOn(t, NewStore(t), approval.Limits{})
 }
 
 // NewDeskOn is NewDesk on a store with existing data, with limits.
-func NewDeskOn(t testing.TB, store *Memory, limits approval.Limits) *Desk {
+func NewDeskOn(t testing.TB, store *Store, limits approval.Limits) *Desk {
 	t.Helper()
 	judge := &Judge{Need: 1}
 	d := &Desk{Desk: Open(t, store, judge, limits), Store: store, Judge: judge}
