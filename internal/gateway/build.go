@@ -394,7 +394,7 @@ func openUpstreams(ctx context.Context, g *gateway, process builtin.ProcessPolic
 	})
 	cfg := upstream.Config{
 		Standing: standing(g), Guard: guard(g),
-		Store: g.stores.upstreams, Router: g.router, Policies: g.policies, Lender: g.lending, Logins: g.mcpLogins, Prefixes: g.packages, Enabled: process.Enabled,
+		Store: g.stores.upstreams, Router: g.router, Policies: g.policies.Active, Lender: g.lending, Logins: g.mcpLogins, Prefixes: g.packages, Enabled: process.Enabled,
 		SearchPath: process.SearchPath, Toolchains: func() []command.Toolchain { return g.isolation.toolchains.Now().Toolchains },
 		Limits: process.Limits, Required: process.Required, Workspaces: g.workspaces, Protected: protected, History: g.isolation.history,
 		State: statedir.Upstreams(g.cfg.StateDir), StateLimit: g.cfg.ProcessRunner.CacheLimitBytes,

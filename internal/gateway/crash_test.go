@@ -215,7 +215,7 @@ func firstOperator(t *testing.T, g *gateway) access.Caller {
 	t.Helper()
 	device, _, err := g.identity.Local.Start(t.Context(), identity.LocalConfig{Dir: statedir.Operator(g.cfg.StateDir), Address: "127.0.0.1:1", ServerName: serverName})
 	must.Do(t, err)
-	must.Do(t, g.policies.Load(t.Context()))
+	must.Do(t, g.policies.Loader.Load(t.Context()))
 	return access.Caller{
 		Principal: device.Principal, OnBehalfOf: device.Principal, Roles: []access.Role{access.RoleOwner},
 		DeviceID: device.ID, Surface: access.SurfaceGRPC, Paired: true,

@@ -123,7 +123,7 @@ func (g *gateway) run(ctx context.Context, o Options) error {
 	})
 	front.Go(func() error { return g.upstreams.Run(serversCtx) })
 	front.Go(func() error { return g.drain(frontCtx, late, drained) })
-	front.Go(func() error { return g.policies.Watch(frontCtx, o.Reload) })
+	front.Go(func() error { return g.policies.Watcher.Watch(frontCtx, o.Reload) })
 	front.Go(func() error { return keepIdentity(frontCtx, g) })
 	front.Go(func() error { return g.changing.Run(frontCtx) })
 	front.Go(func() error { return g.pairings.Run(frontCtx) })

@@ -86,7 +86,7 @@ func (c control) Status(ctx context.Context) (api.Status, error) {
 	set := g.engine.Current()
 	s := api.Status{
 		Version: version.Get().Version, StartedAt: g.startedAt, GatewayID: g.journal.Gateway(),
-		PolicyVersion: set.Version(), SnapshotDigest: set.SnapshotDigest(), PolicyDirectory: g.policies.Directory(),
+		PolicyVersion: set.Version(), SnapshotDigest: set.SnapshotDigest(), PolicyDirectory: g.policies.Loader.Directory(),
 		JournalSize: g.journal.Head().Seq, Freeze: freezeState(ctx, g), CallsInFlight: g.router.InFlight(),
 		Workspaces: g.cfg.Workspaces, Sandbox: asPrograms(g.cfg.ProcessRunner, g.isolation.watch.Status()), Degraded: g.isolation.degraded(g.cfg.ProcessRunner), Prepared: prepared(g), Notices: notices(g),
 		ActiveRuns: g.runs.Roster.Active(), Models: g.models.Status, Keys: keyPlaces(g.authority, g.cfg), Vault: g.kek.Status(ctx),
@@ -142,12 +142,12 @@ func notices(g *gateway) []string {
 		}
 	}
 	list = append(list, g.changing.Notices()...)
-	list = append(list, g.policies.Notices()...)
+	list = append(list, g.policies.Loader.Notices()...)
 	list = append(list, g.upstreams.Notices()...)
 	list = append(list, g.installed.Notices()...)
 	list = append(list, g.skills.registry.Notices()...)
 	list = append(list, g.notify.Notices()...)
-	if names := g.policies.Suspended(); len(names) > 0 {
+	if names := g.policies.Pins.Suspended(); len(names) > 0 {
 		list = append(list, "suspended, because the policies do not fit their definition: "+strings.Join(names, ", ")+
 			"; see `palyra policy check`, correct the policy, then `palyra policy reload`")
 	}

@@ -29,7 +29,7 @@ func permitted(t *testing.T, g *gateway, kind change.Kind, apply func(context.Co
 // reload puts the policy directory in force.
 func reload(t *testing.T, g *gateway, by access.Caller) {
 	t.Helper()
-	must.Do(t, permitted(t, g, change.ReloadPolicy, func(ctx context.Context) error { _, err := g.policies.Reload(ctx, by); return err }))
+	must.Do(t, permitted(t, g, change.ReloadPolicy, func(ctx context.Context) error { _, err := g.policies.Loader.Reload(ctx, by); return err }))
 }
 
 // TestOperationsRequireTheSecondApproval: each operation whose change requires two people refuses
@@ -40,7 +40,7 @@ func TestOperationsRequireTheSecondApproval(t *testing.T) {
 	cfg := testConfig(t)
 	g := must.Get(build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = g.close(nil) })
-	must.Do(t, g.policies.Load(t.Context()))
+	must.Do(t, g.policies.Loader.Load(t.Context()))
 	local := access.Caller{Principal: access.User("local"), Roles: []access.Role{access.RoleOwner}}
 	owner := local.Principal
 	operations := map[change.Kind]func(context.Context) error{
@@ -68,10 +68,13 @@ func TestOperationsRequireTheSecondApproval(t *testing.T) {
 			_, err := g.identity.Devices.AddDevice(ctx, owner, "", identity.Recovery{Member: "nosuch"})
 			return err
 		},
-		change.ActivatePolicy: func(ctx context.Context) error { _, err := g.policies.Activate(ctx, local, "sha256:00"); return err },
-		change.ReloadPolicy:   func(ctx context.Context) error { _, err := g.policies.Reload(ctx, local); return err },
+		change.ActivatePolicy: func(ctx context.Context) error {
+			_, err := g.policies.History.Activate(ctx, local, "sha256:00")
+			return err
+		},
+		change.ReloadPolicy: func(ctx context.Context) error { _, err := g.policies.Loader.Reload(ctx, local); return err },
 		change.LetIn: func(ctx context.Context) error {
-			_, err := g.policies.SetCeiling(ctx, local, policyadmin.Ceiling{Name: "channel:test", Allowed: true})
+			_, err := g.policies.Ceilings.SetCeiling(ctx, local, policyadmin.Ceiling{Name: "channel:test", Allowed: true})
 			return err
 		},
 		change.Thaw:        func(ctx context.Context) error { return g.desk.Freezer.Thaw(ctx, local) },

@@ -32,7 +32,7 @@ type members struct {
 	*identity.Confirmations
 	certificates *identity.Certificates
 	authority    *ca.Authority
-	policies     *policyadmin.Admin
+	policies     *policyadmin.Active
 }
 
 // devices implements the API's changes and reads of devices.
@@ -44,7 +44,7 @@ type devices struct {
 	*identity.Logins
 	certificates *identity.Certificates
 	authority    *ca.Authority
-	policies     *policyadmin.Admin
+	policies     *policyadmin.Active
 }
 
 // presenceKeys implements the API's changes of presence keys, and the confirmations of the host.
@@ -60,13 +60,28 @@ type origins struct {
 	*identity.Consents
 }
 
+// policySets implements the API's reads and changes of policy sets.
+type policySets struct {
+	*policyadmin.Active
+	*policyadmin.CeilingAdmin
+	*policyadmin.Loader
+	*policyadmin.History
+	*policyadmin.Proposals
+	*policyadmin.Drafts
+	*policyadmin.PastCalls
+}
+
+func policyAdmin(p *policyadmin.Admin) policySets {
+	return policySets{p.Active, p.Ceilings, p.Loader, p.History, p.Proposals, p.Drafts, p.Past}
+}
+
 func memberAdmin(g *gateway) *members {
-	return &members{g.registry, g.identity.Members, g.identity.Confirmations, g.identity.Certificates, g.authority, g.policies}
+	return &members{g.registry, g.identity.Members, g.identity.Confirmations, g.identity.Certificates, g.authority, g.policies.Active}
 }
 
 func deviceAdmin(g *gateway) *devices {
 	s := g.identity
-	return &devices{g.registry, s.Directory, s.Devices, s.Keys, s.Logins, s.Certificates, g.authority, g.policies}
+	return &devices{g.registry, s.Directory, s.Devices, s.Keys, s.Logins, s.Certificates, g.authority, g.policies.Active}
 }
 
 // Add adds a member. The policy engine includes the member when Add returns.

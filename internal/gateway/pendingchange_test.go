@@ -127,7 +127,7 @@ func TestCollectedMemberIsInThePolicies(t *testing.T) {
 	t.Parallel()
 	g := must.Get(build(t.Context(), Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = g.close(nil) })
-	must.Do(t, g.policies.Load(t.Context()))
+	must.Do(t, g.policies.Loader.Load(t.Context()))
 	local := access.Caller{Principal: access.User("local"), Roles: []access.Role{access.RoleOwner}}
 	eve, request := access.User("eve"), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr(t)})
 	add := func(by access.Principal, name string, role access.Role, request []byte) {

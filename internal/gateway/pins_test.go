@@ -53,7 +53,7 @@ func (w *pinWorld) start(tools ...tool.Runnable) error {
 	w.o.tools = tools
 	g := must.Get(build(w.t.Context(), w.o))(w.t)
 	w.g = g
-	return g.policies.Load(w.t.Context())
+	return g.policies.Loader.Load(w.t.Context())
 }
 
 func (w *pinWorld) mustStart(tools ...tool.Runnable) {
@@ -156,7 +156,7 @@ func TestChangedDefinitionIsSuspended(t *testing.T) {
 		t.Errorf("the status does not name the suspended tool: %s", notices)
 	}
 	// The check of an operator uses the new definition.
-	if findings := w.g.policies.Check(t.Context(), nil); len(findings) > 0 && findings[0].Severity == "error" {
+	if findings := w.g.policies.Drafts.Check(t.Context(), nil); len(findings) > 0 && findings[0].Severity == "error" {
 		t.Errorf("no policies at all: %v", findings)
 	}
 	// A reload that still does not fit changes nothing.
@@ -240,12 +240,12 @@ func TestNewServerThatPoliciesDoNotFit(t *testing.T) {
 	w.policy(about("docs/search", `context.args.x == "no"`))
 	w.mustStart()
 	must.Do(t, w.g.router.SetTools("docs", server))
-	must.Do(t, w.g.policies.Rebuild(t.Context(), "user:local"))
+	must.Do(t, w.g.policies.Active.Rebuild(t.Context(), "user:local"))
 	states("new", reason.ToolSuspended)
 	if why := w.g.router.Suspended("docs/list"); why == nil || !strings.Contains(why.Message, "none of whose tools is available") || !strings.Contains(why.NextStep(), "palyra policy check") {
 		t.Errorf("the reason is %v", why)
 	}
-	must.Do(t, w.g.policies.Rebuild(t.Context(), "user:local")) // as after a change of a member
+	must.Do(t, w.g.policies.Active.Rebuild(t.Context(), "user:local")) // as after a change of a member
 	w.mustStart(server...)
 	states("after a restart", reason.ToolSuspended)
 	w.wantEvents("docs/list", "")
@@ -254,7 +254,7 @@ func TestNewServerThatPoliciesDoNotFit(t *testing.T) {
 	states("with a policy that fits", "")
 	w.wantEvents("docs/list", "pinned")
 	w.policy(about("docs/search", `context.args.x == "no"`))
-	err := permitted(t, w.g, change.ReloadPolicy, func(ctx context.Context) error { _, err := w.g.policies.Reload(ctx, by); return err })
+	err := permitted(t, w.g, change.ReloadPolicy, func(ctx context.Context) error { _, err := w.g.policies.Loader.Reload(ctx, by); return err })
 	if reason.Of(err) != reason.PolicyInvalid {
 		t.Errorf("a policy that does not fit a server in force: %v", err)
 	}
@@ -262,7 +262,7 @@ func TestNewServerThatPoliciesDoNotFit(t *testing.T) {
 	// A server that was removed and returns is new again.
 	w.mustStart()
 	must.Do(t, w.g.router.SetTools("docs", server))
-	must.Do(t, w.g.policies.Rebuild(t.Context(), "user:local"))
+	must.Do(t, w.g.policies.Active.Rebuild(t.Context(), "user:local"))
 	states("back again", reason.ToolSuspended)
 	w.mustStart(server...)
 	states("back again, after a restart", reason.ToolSuspended)

@@ -79,7 +79,7 @@ func TestStatusWithoutPrograms(t *testing.T) {
 	}
 	g := must.Get(build(t.Context(), Options{Config: testConfig(t), Log: slog.New(slog.DiscardHandler)}))(t)
 	t.Cleanup(func() { _ = g.close(nil) })
-	must.Do(t, g.policies.Load(t.Context()))
+	must.Do(t, g.policies.Loader.Load(t.Context()))
 	if st := must.Get(control{g}.Status(t.Context()))(t); st.Sandbox.Tier != "" || !strings.Contains(st.Sandbox.Problem, "disabled") {
 		t.Errorf("the status is %+v", st.Sandbox)
 	}
@@ -99,18 +99,18 @@ func TestEventsThatDiscardPreparedSandboxes(t *testing.T) {
 	was := g.isolation
 	g.isolation.Backend = fake
 	defer func() { g.isolation = was }()
-	must.Do(t, g.policies.Load(t.Context()))
+	must.Do(t, g.policies.Loader.Load(t.Context()))
 	for _, what := range []struct {
 		name string
 		do   func() error
 		want int
 	}{
 		{"a reload that changes nothing", func() error {
-			return permitted(t, g, change.ReloadPolicy, func(ctx context.Context) error { _, err := g.policies.Reload(ctx, by); return err })
+			return permitted(t, g, change.ReloadPolicy, func(ctx context.Context) error { _, err := g.policies.Loader.Reload(ctx, by); return err })
 		}, 0},
 		{"other policies", func() error {
 			write(t, cfg.Policy.Dir+"/10-own.cedar", "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
-			return permitted(t, g, change.ReloadPolicy, func(ctx context.Context) error { _, err := g.policies.Reload(ctx, by); return err })
+			return permitted(t, g, change.ReloadPolicy, func(ctx context.Context) error { _, err := g.policies.Loader.Reload(ctx, by); return err })
 		}, 1},
 		{"a freeze", func() error { _, _, err := control{g}.Freeze(t.Context(), by, "drill"); return err }, 1},
 		{"a thaw", func() error {

@@ -104,7 +104,7 @@ func (g *gateway) open(ctx context.Context) error {
 	if !ok {
 		g.log.WarnContext(ctx, "the local operator has no credential: it is revoked or disabled, or its key is kept elsewhere and is not its device's; `palyrad operator bundle local` makes another")
 	}
-	return g.policies.Load(ctx)
+	return g.policies.Loader.Load(ctx)
 }
 
 // openSocket opens a socket in the state directory. If a socket is not supported here, it logs
@@ -236,7 +236,7 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 	handler, err := api.New(ctx, api.Config{
 		Auth: g.identity.Callers, Tokens: g.tokens, Limiter: g.limiter, Audit: g.auditor, Engine: g.engine, Pipeline: g.pipeline, Router: g.router,
 		Desk: g.desk, Runs: g.runs, Journal: g.journal, Evidence: evidence{archive, g.stores.snapshots},
-		Policies: dualcontrol.Policies{Policies: g.policies, Proposer: g.policies, Gate: g.changing},
+		Policies: dualcontrol.Policies{Policies: policyAdmin(g.policies), Proposer: policyAdmin(g.policies), Gate: g.changing},
 		Members:  dualcontrol.Members{Members: memberAdmin(g), Gate: g.changing}, Origins: origins{g.identity.Directory, g.identity.Consents}, Alerts: g.identity.Notices,
 		DeviceAdmin: dualcontrol.DeviceAdmin{DeviceAdmin: admin, Members: g.registry.List, Gate: g.changing},
 		Devices:     admin, DeviceActs: g.stores.acts, Presence: presenceKeys{g.identity.Directory, g.identity.PresenceKeys, g.identity.Confirmations}, Passkeys: g.passkeys,
@@ -257,7 +257,9 @@ func apiServers(ctx context.Context, g *gateway) (service, agents, web *http.Ser
 	}
 	g.lookAgain = handler.LookAgain
 	followConsole(g, handler)
-	g.identity.Directory.OnChange(func(ctx context.Context, by access.Principal) error { return g.policies.Rebuild(ctx, by.String()) })
+	g.identity.Directory.OnChange(func(ctx context.Context, by access.Principal) error {
+		return g.policies.Active.Rebuild(ctx, by.String())
+	})
 	// A revoked device, or one whose member lost permissions, also loses its streams and runs. The
 	// streams end first, so that none starts a run after the runs were stopped.
 	g.identity.OpenWork.OnEnd(func(d identity.Device, why *reason.Error) {

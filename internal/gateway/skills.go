@@ -100,7 +100,7 @@ func setSkills(ctx context.Context, g *gateway) error {
 	if g.cfg.Skills.Enabled {
 		active = g.skills.registry.Active()
 	}
-	errs = append(errs, g.policies.SetSkills(ctx, active))
+	errs = append(errs, g.policies.Active.SetSkills(ctx, active))
 	return errors.Join(errs...)
 }
 

@@ -40,9 +40,20 @@ type ceilingSet struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
+// CeilingAdmin lists the ceilings and sets them by command. A change is in force when SetCeiling
+// returns.
+type CeilingAdmin struct {
+	active   *Active
+	settings *config.Config
+	store    CeilingStore
+	members  Members
+	guard    change.Guard
+	cut      func(access.Principal, *reason.Error)
+}
+
 // Ceilings returns the ceilings of the configuration, followed by those set by commands.
-func (p *Admin) Ceilings() []Ceiling {
-	cfg := p.use.Settings
+func (a *CeilingAdmin) Ceilings() []Ceiling {
+	cfg := a.settings
 	var list []Ceiling
 	for _, name := range cfg.AllowedPrincipals {
 		list = append(list, Ceiling{Name: name, Allowed: true})
@@ -50,31 +61,31 @@ func (p *Admin) Ceilings() []Ceiling {
 	for _, name := range cfg.AllowedChannels {
 		list = append(list, Ceiling{Name: channelPrefix + name, Allowed: true})
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return append(list, p.ceilings...)
+	a.active.mu.Lock()
+	defer a.active.mu.Unlock()
+	return append(list, a.active.ceilings...)
 }
 
 // SetCeiling admits or excludes a principal or a channel, independent of policies. It is in
 // force when it returns, and after a restart. It does not admit entries that the configuration
 // omits, and does not exclude approvers: disable those as members, which reports the
 // consequences.
-func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ceiling, error) {
-	if err := p.checkCeiling(by, c); err != nil {
+func (a *CeilingAdmin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ceiling, error) {
+	if err := a.check(by, c); err != nil {
 		return Ceiling{}, fmt.Errorf("setting a ceiling: %w", err)
 	}
 	if c.Allowed {
-		if err := p.use.Guard.Check(ctx, change.LetIn); err != nil {
+		if err := a.guard.Check(ctx, change.LetIn); err != nil {
 			return Ceiling{}, err
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i, found := p.ceiling(c.Name)
+	a.active.mu.Lock()
+	defer a.active.mu.Unlock()
+	i, found := indexOf(a.active.ceilings, c.Name)
 	switch {
-	case found && p.ceilings[i].Allowed == c.Allowed:
-		return p.ceilings[i], nil
-	case !found && len(p.ceilings) >= maxCeilings:
+	case found && a.active.ceilings[i].Allowed == c.Allowed:
+		return a.active.ceilings[i], nil
+	case !found && len(a.active.ceilings) >= maxCeilings:
 		return Ceiling{}, reason.Errorf(reason.QuotaExceeded, "the maximum of %d ceilings is reached", maxCeilings).
 			WithRemedy("List channels in allowed_channels of palyra.toml.")
 	}
@@ -86,45 +97,45 @@ func (p *Admin) SetCeiling(ctx context.Context, by access.Caller, c Ceiling) (Ce
 	if err != nil {
 		return Ceiling{}, err
 	}
-	if c, err = p.use.Store.PutCeiling(context.WithoutCancel(ctx), c, e); err != nil {
+	if c, err = a.store.PutCeiling(context.WithoutCancel(ctx), c, e); err != nil {
 		return Ceiling{}, fmt.Errorf("setting a ceiling: %w", err)
 	}
-	p.ceilings = slices.Clone(p.ceilings)
+	a.active.ceilings = slices.Clone(a.active.ceilings)
 	if found {
-		p.ceilings[i] = c
+		a.active.ceilings[i] = c
 	} else {
-		p.ceilings = slices.Insert(p.ceilings, i, c)
+		a.active.ceilings = slices.Insert(a.active.ceilings, i, c)
 	}
-	_, err = p.apply(context.WithoutCancel(ctx), by.Principal.String(), candidate{sources: p.running.sources, activated: p.running.activated})
-	if who, of := principalOf(c.Name); of && !c.Allowed && p.use.Cut != nil {
-		p.use.Cut(who, reason.Errorf(reason.Unauthenticated, "%s is excluded by a ceiling", who))
+	_, err = a.active.reapply(context.WithoutCancel(ctx), by.Principal.String())
+	if who, of := principalOf(c.Name); of && !c.Allowed && a.cut != nil {
+		a.cut(who, reason.Errorf(reason.Unauthenticated, "%s is excluded by a ceiling", who))
 	}
 	return c, err
 }
 
 // CheckCeiling returns the error that SetCeiling would return, and whether it would change the
 // ceilings.
-func (p *Admin) CheckCeiling(by access.Caller, c Ceiling) (changes bool, err error) {
-	if err := p.checkCeiling(by, c); err != nil {
+func (a *CeilingAdmin) CheckCeiling(by access.Caller, c Ceiling) (changes bool, err error) {
+	if err := a.check(by, c); err != nil {
 		return false, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	i, found := p.ceiling(c.Name)
-	return !found || p.ceilings[i].Allowed != c.Allowed, nil
+	a.active.mu.Lock()
+	defer a.active.mu.Unlock()
+	i, found := indexOf(a.active.ceilings, c.Name)
+	return !found || a.active.ceilings[i].Allowed != c.Allowed, nil
 }
 
-// ceiling returns the index of a ceiling, or its insertion index. The caller holds p.mu.
-func (p *Admin) ceiling(name string) (int, bool) {
-	return slices.BinarySearchFunc(p.ceilings, name, func(have Ceiling, name string) int { return cmp.Compare(have.Name, name) })
+// indexOf returns the index of a ceiling in a list ordered by name, or its insertion index.
+func indexOf(list []Ceiling, name string) (int, bool) {
+	return slices.BinarySearchFunc(list, name, func(have Ceiling, name string) int { return cmp.Compare(have.Name, name) })
 }
 
-func (p *Admin) checkCeiling(by access.Caller, c Ceiling) error {
+func (a *CeilingAdmin) check(by access.Caller, c Ceiling) error {
 	if channel, is := strings.CutPrefix(c.Name, channelPrefix); is {
 		if !config.IsChannel(channel) {
 			return reason.Errorf(reason.InvalidInput, "%q is not a valid channel: 1 to 128 letters, digits and . _ : # @ / -", channel)
 		}
-		if allowed := p.use.Settings.AllowedChannels; c.Allowed && len(allowed) > 0 && !slices.Contains(allowed, channel) {
+		if allowed := a.settings.AllowedChannels; c.Allowed && len(allowed) > 0 && !slices.Contains(allowed, channel) {
 			return notByCommand(channel, "allowed_channels")
 		}
 		return nil
@@ -133,15 +144,15 @@ func (p *Admin) checkCeiling(by access.Caller, c Ceiling) error {
 	if !is {
 		return reason.Errorf(reason.InvalidInput, "%q has no ceiling: want user:NAME, agent:NAME or channel:NAME", c.Name)
 	}
-	i := slices.IndexFunc(p.use.Members.List(), func(m access.Member) bool { return m.Principal == who && !m.Removed() })
+	i := slices.IndexFunc(a.members.List(), func(m access.Member) bool { return m.Principal == who && !m.Removed() })
 	switch {
 	case i < 0:
 		return reason.Errorf(reason.NotFound, "member %s does not exist", who).WithRemedy("List members with `palyra members list`.")
-	case c.Allowed && !listed(p.use.Settings, who):
+	case c.Allowed && !listed(a.settings, who):
 		return notByCommand(who.String(), "allowed_principals")
 	case !c.Allowed && who == by.Principal:
 		return reason.Errorf(reason.InvalidInput, "a caller cannot exclude themselves").WithRemedy("Ask another owner or admin.")
-	case !c.Allowed && slices.ContainsFunc(p.use.Members.List()[i].Roles, access.Role.Decides):
+	case !c.Allowed && slices.ContainsFunc(a.members.List()[i].Roles, access.Role.Decides):
 		return reason.Errorf(reason.InvalidInput, "%s answers approvals and must be disabled instead", who).
 			WithRemedy("Use `palyra members disable %s`, which reports the consequences.", who)
 	}
@@ -164,15 +175,15 @@ func listed(cfg *config.Config, who access.Principal) bool {
 	return slices.Contains(cfg.AllowedPrincipals, "*") || slices.Contains(cfg.AllowedPrincipals, who.String())
 }
 
-// loadCeilings reads the ceilings set by commands.
-func (p *Admin) loadCeilings(ctx context.Context) error {
-	list, err := p.use.Store.Ceilings(ctx)
+// load reads the ceilings set by commands.
+func (a *CeilingAdmin) load(ctx context.Context) error {
+	list, err := a.store.Ceilings(ctx)
 	if err != nil {
 		return fmt.Errorf("loading ceilings: %w", err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.ceilings = list
+	a.active.mu.Lock()
+	defer a.active.mu.Unlock()
+	a.active.ceilings = list
 	return nil
 }
 

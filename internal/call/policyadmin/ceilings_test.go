@@ -41,7 +41,7 @@ func newAdmin(t *testing.T, store *sqlite.DB, edit func(*config.Config)) testAdm
 	t.Helper()
 	var cut []access.Principal
 	h := testAdmin{policyadmin.New(houseConfig(t, store, edit, func(p access.Principal, _ *reason.Error) { cut = append(cut, p) })), t, store, &cut}
-	must.Do(t, h.Load(t.Context()))
+	must.Do(t, h.Loader.Load(t.Context()))
 	return h
 }
 
@@ -58,7 +58,7 @@ func houseConfig(t *testing.T, store *sqlite.DB, edit func(*config.Config), cut 
 }
 
 func (h testAdmin) set(name string, allowed bool) error {
-	_, err := h.SetCeiling(h.t.Context(), operatorCaller(), policyadmin.Ceiling{Name: name, Allowed: allowed})
+	_, err := h.Ceilings.SetCeiling(h.t.Context(), operatorCaller(), policyadmin.Ceiling{Name: name, Allowed: allowed})
 	return err
 }
 
@@ -67,7 +67,7 @@ func (h testAdmin) lets(who access.Principal, channel string) bool {
 	r := policytest.Request("echo", `{"text":"x"}`)
 	r.Caller = access.Caller{Principal: who, OnBehalfOf: who, Surface: access.SurfaceCLI, Paired: true}
 	r.Channel = channel
-	return h.Set().Evaluate(r, nil).Effect() == policy.Allow
+	return h.Active.Set().Evaluate(r, nil).Effect() == policy.Allow
 }
 
 func nothing(*config.Config) {}
@@ -86,7 +86,7 @@ func TestCeilingsByCommand(t *testing.T) {
 	must.Do(t, h.set("agent:bot", false))
 	for _, when := range []string{"at once", "after a restart"} {
 		if h.lets(bot, "") || !h.lets(ann, "ops") || h.lets(ann, "dev") {
-			t.Errorf("%s: %v", when, h.Ceilings())
+			t.Errorf("%s: %v", when, h.Ceilings.Ceilings())
 		}
 		if when == "at once" && !slices.Equal(*h.cut, []access.Principal{bot}) {
 			t.Errorf("what was open of %v ended", *h.cut)
@@ -96,7 +96,7 @@ func TestCeilingsByCommand(t *testing.T) {
 	must.Do(t, h.set("agent:bot", true))
 	must.Do(t, h.set("channel:ops", false))
 	if !h.lets(bot, "") || h.lets(ann, "ops") {
-		t.Errorf("taken back: %v", h.Ceilings())
+		t.Errorf("taken back: %v", h.Ceilings.Ceilings())
 	}
 }
 
@@ -112,7 +112,7 @@ func TestConfigurationIsTheHigherCeiling(t *testing.T) {
 	h := newAdmin(t, store, listed)
 	ann := access.User("ann")
 	if h.lets(access.Agent("bot"), "") || !h.lets(ann, "dev") || h.lets(ann, "ops") {
-		t.Errorf("with a list: %v", h.Ceilings())
+		t.Errorf("with a list: %v", h.Ceilings.Ceilings())
 	}
 	for name, key := range map[string]string{"agent:bot": "allowed_principals", "channel:ops2": "allowed_channels"} {
 		err := h.set(name, true)
@@ -122,7 +122,7 @@ func TestConfigurationIsTheHigherCeiling(t *testing.T) {
 	}
 	must.Do(t, h.set("channel:dev", false))
 	if h.lets(ann, "dev") || !h.lets(ann, "qa") {
-		t.Errorf("narrowed: %v", h.Ceilings())
+		t.Errorf("narrowed: %v", h.Ceilings.Ceilings())
 	}
 	// Control: the remedy works.
 	h = newAdmin(t, store, func(c *config.Config) { listed(c); c.AllowedPrincipals = append(c.AllowedPrincipals, "agent:bot") })
@@ -142,7 +142,7 @@ func TestCeilingsThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if n := len(h.Ceilings()); n != 1 {
+	if n := len(h.Ceilings.Ceilings()); n != 1 {
 		t.Errorf("%d ceilings", n)
 	}
 }

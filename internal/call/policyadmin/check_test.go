@@ -39,17 +39,17 @@ func TestCheckKeepsNoState(t *testing.T) {
 		Guard:    change.Unguarded,
 		Settings: cfg, Store: sqlite.NewPolicies(sqlitetest.Open(t)), Journal: noJournal{}, Engine: engine, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
 	})
-	must.Do(t, p.Load(t.Context()))
+	must.Do(t, p.Loader.Load(t.Context()))
 	began, goOn, found := make(chan struct{}), make(chan struct{}), make(chan int, 1)
 	tools.hold = func() { close(began); <-goOn }
 	go func() {
-		found <- len(p.Check(t.Context(), []policy.Source{{Name: "x.cedar", Text: "permt();"}}))
+		found <- len(p.Drafts.Check(t.Context(), []policy.Source{{Name: "x.cedar", Text: "permt();"}}))
 	}()
 	<-began
 	before := engine.Current().Version()
 	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
-	reloaded := must.Get(p.Reload(t.Context(), operatorCaller()))(t)
-	if reloaded.Version == before || engine.Current().Version() != reloaded.Version || !p.Directory().InForce || p.Notices() != nil || len(p.Current().Sources) == 0 {
+	reloaded := must.Get(p.Loader.Reload(t.Context(), operatorCaller()))(t)
+	if reloaded.Version == before || engine.Current().Version() != reloaded.Version || !p.Loader.Directory().InForce || p.Loader.Notices() != nil || len(p.Active.Current().Sources) == 0 {
 		t.Errorf("beside a check, %+v is in force", reloaded)
 	}
 	select {

@@ -10,27 +10,27 @@ import (
 )
 
 // Follow reloads on the events of a watcher.
-func (p *Admin) Follow(ctx context.Context, events chan fsnotify.Event, faults chan error, reload chan struct{}) error {
-	return p.follow(ctx, &dirChanges{events: events, errors: faults}, reload)
+func (w *Watcher) Follow(ctx context.Context, events chan fsnotify.Event, faults chan error, reload chan struct{}) error {
+	return w.follow(ctx, &dirChanges{events: events, errors: faults}, reload)
 }
 
 // FollowDirectory reloads on the events of a watcher of the policy directory. The watcher checks
 // for another directory when look receives.
-func (p *Admin) FollowDirectory(ctx context.Context, look chan time.Time) error {
-	files, err := watchDir(p.Dir())
+func (w *Watcher) FollowDirectory(ctx context.Context, look chan time.Time) error {
+	files, err := watchDir(w.loader.Dir())
 	if err != nil {
 		return err
 	}
 	defer files.close()
 	files.look = look
-	return p.follow(ctx, files, nil)
+	return w.follow(ctx, files, nil)
 }
 
 // DirectoryChanged handles a change of the directory.
-func (p *Admin) DirectoryChanged(ctx context.Context) error { return p.directoryChanged(ctx) }
+func (l *Loader) DirectoryChanged(ctx context.Context) error { return l.directoryChanged(ctx) }
 
 // Set returns the set in force.
-func (p *Admin) Set() *policy.Set { return p.use.Engine.Current() }
+func (a *Active) Set() *policy.Set { return a.engine.Current() }
 
 // Dir returns the policy directory.
-func (p *Admin) Dir() string { return p.use.Settings.Policy.Dir }
+func (l *Loader) Dir() string { return l.settings.Policy.Dir }

@@ -5,7 +5,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"palyra/internal/call/policy"
@@ -23,61 +22,6 @@ const (
 	// policies.
 	testsDir = "tests"
 )
-
-// Directory is the state of the policy directory in comparison with the set in force.
-type Directory struct {
-	// Path is policy.dir; "" if it is not configured.
-	Path string
-	// Present is true if it exists.
-	Present bool
-	// Files is the current number of policy files in it.
-	Files int
-	// Policies is the number of policies in force in addition to the built-in ones.
-	Policies int
-	// InForce is true if its files are in force.
-	InForce bool
-	// Problem is the reason why they are not in force, with the next step.
-	Problem string
-}
-
-// Directory compares the current policy directory with the set in force.
-func (p *Admin) Directory() Directory {
-	d := Directory{Path: p.use.Settings.Policy.Dir}
-	sources, _, err := p.read()
-	d.Present, d.Files = d.Path != "" && isThere(d.Path), countFiles(d.Path)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, one := range p.use.Engine.Current().View().Policies() {
-		if !one.Builtin {
-			d.Policies++
-		}
-	}
-	d.Problem = p.outOfForce(d, sources, err)
-	d.InForce = d.Problem == ""
-	return d
-}
-
-// outOfForce returns the reason why the files of the directory are not in force, or "". The
-// caller holds p.mu.
-func (p *Admin) outOfForce(d Directory, sources []policy.Source, err error) string {
-	switch {
-	case d.Path == "":
-		return "policy.dir is empty: only the built-in policies are in force"
-	case p.running.activated:
-		return "an activated version is in force instead; run `palyra policy reload` to return to the directory"
-	case err != nil:
-		return err.Error() + ". " + reason.Known(err, reason.PolicyInvalid).NextStep()
-	case !d.Present && len(p.running.sources) > 0:
-		return "it has disappeared, and the previous policies stay in force; create it again, empty if only the built-in policies should apply"
-	case !d.Present:
-		return "it does not exist; create it with `palyra policy init --profile laptop`"
-	case !slices.Equal(sources, p.running.sources) && p.takesTwo():
-		return "it is a proposal: its files are not in force and need a second person; request the approval with `palyra policy reload`"
-	case !slices.Equal(sources, p.running.sources):
-		return "its files are not in force; run `palyra policy reload` to see the reason"
-	}
-	return ""
-}
 
 // countFiles counts the policy files of a directory, including files that are not read because
 // other users could change them; 0 if they cannot be listed.
@@ -104,23 +48,6 @@ func isPolicy(name, suffix string) bool {
 func isThere(path string) bool {
 	_, err := os.Lstat(path)
 	return !errors.Is(err, fs.ErrNotExist)
-}
-
-// own reads the policy directory for a set that is to come into force. A directory that never
-// existed has no policies. A directory that disappeared is an error, because moving it must not end
-// its rules. The caller holds p.mu.
-func (p *Admin) own() (sources, tests []policy.Source, err error) {
-	dir := p.use.Settings.Policy.Dir
-	if dir != "" && !isThere(dir) && len(p.running.sources) > 0 {
-		return nil, nil, reason.Errorf(reason.PolicyInvalid, "the policy directory %s has disappeared; the previous policies stay in force", dir).
-			WithRemedy("Create it again, empty if only the built-in policies should apply, then run `palyra policy reload`.")
-	}
-	return p.read()
-}
-
-// read reads the policy directory, unless other users could change its content.
-func (p *Admin) read() (sources, tests []policy.Source, err error) {
-	return ReadTrusted(p.use.Settings)
 }
 
 // ReadTrusted reads the policy directory of a configuration, as ReadDir. It returns

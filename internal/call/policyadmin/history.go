@@ -34,62 +34,74 @@ func keptSources(v KeptVersion) (sources []policy.Source, err error) {
 	return sources, nil
 }
 
+// History has the stored versions, and puts one in force in place of the policy directory.
+type History struct {
+	active *Active
+	guard  change.Guard
+}
+
 // Activate puts a stored version in force for an operator, instead of the policy directory. Its
 // files are loaded with the current defaults, members and tools, so that the resulting set may
 // have another version.
-func (p *Admin) Activate(ctx context.Context, by access.Caller, version string) (Reloaded, error) {
-	if err := p.use.Guard.Check(ctx, change.ActivatePolicy); err != nil {
+func (h *History) Activate(ctx context.Context, by access.Caller, version string) (Reloaded, error) {
+	if err := h.guard.Check(ctx, change.ActivatePolicy); err != nil {
 		return Reloaded{}, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	kept, err := p.use.Store.PolicyVersion(ctx, version)
+	h.active.mu.Lock()
+	defer h.active.mu.Unlock()
+	c, err := h.candidate(ctx, version)
 	if err != nil {
 		return Reloaded{}, err
+	}
+	return h.active.apply(ctx, by.Principal.String(), c)
+}
+
+// candidate returns a stored version as a candidate.
+func (h *History) candidate(ctx context.Context, version string) (candidate, error) {
+	kept, err := h.active.store.PolicyVersion(ctx, version)
+	if err != nil {
+		return candidate{}, err
 	}
 	sources, err := keptSources(kept)
-	if err != nil {
-		return Reloaded{}, err
-	}
-	return p.apply(ctx, by.Principal.String(), candidate{sources: sources, activated: true})
+	return candidate{sources: sources, activated: true}, err
 }
 
 // Version finds a stored version by its digest or a prefix of it.
-func (p *Admin) Version(ctx context.Context, version string) (Version, error) {
-	kept, err := p.use.Store.PolicyVersion(ctx, version)
+func (h *History) Version(ctx context.Context, version string) (Version, error) {
+	kept, err := h.active.store.PolicyVersion(ctx, version)
 	if err != nil {
 		return Version{}, err
 	}
-	return p.describe(kept)
+	return h.describe(kept)
 }
 
 // Versions lists one page of stored versions, newest first. The token is a position.
-func (p *Admin) Versions(ctx context.Context, size int, token string) ([]Version, string, error) {
+func (h *History) Versions(ctx context.Context, size int, token string) ([]Version, string, error) {
 	wanted, err := page.Parse(size, token)
 	if err != nil {
 		return nil, "", err
 	}
-	kept, err := p.use.Store.PolicyVersions(ctx, wanted.Before, wanted.Size)
+	kept, err := h.active.store.PolicyVersions(ctx, wanted.Before, wanted.Size)
 	if err != nil || len(kept) == 0 {
 		return nil, "", err
 	}
 	list := make([]Version, len(kept))
 	for i, v := range kept {
-		if list[i], err = p.describe(v); err != nil {
+		if list[i], err = h.describe(v); err != nil {
 			return nil, "", err
 		}
 	}
 	return list, wanted.Next(len(kept), kept[len(kept)-1].Position), nil
 }
 
-func (p *Admin) describe(v KeptVersion) (Version, error) {
+func (h *History) describe(v KeptVersion) (Version, error) {
 	sources, err := keptSources(v)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	inForce := p.use.Engine.Current().Version() == v.Version
+	h.active.mu.Lock()
+	defer h.active.mu.Unlock()
+	inForce := h.active.engine.Current().Version() == v.Version
 	return Version{
 		Version: v.Version, FirstLoadedAt: v.At, LoadedBy: v.LoadedBy, Policies: v.Policies, Sources: sources,
-		InForce: inForce, Activated: inForce && p.running.activated,
+		InForce: inForce, Activated: inForce && h.active.running.activated,
 	}, err
 }
 

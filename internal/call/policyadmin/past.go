@@ -48,16 +48,24 @@ type PastCall struct {
 	Notes []string
 }
 
+// PastCalls finds judged calls with the sets that judged them.
+type PastCalls struct {
+	engine  *policy.Engine
+	store   Store
+	journal Journal
+	grants  Grants
+}
+
 // Past finds a call with the set that judged it, by the id of its proposal, its decision, or
 // one of its approvals. The id of an approval of a commit finds that commit, and so does the
 // proposal's id if a commit was refused. A caller who may not read the journal gets the error
 // for an unknown id for calls of other principals.
-func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall, error) {
-	one, approvalDigest, err := p.pastCall(ctx, id)
+func (c *PastCalls) Past(ctx context.Context, by access.Caller, id string) (PastCall, error) {
+	one, approvalDigest, err := c.find(ctx, id)
 	if err != nil {
 		return PastCall{}, err
 	}
-	if !one.of(by.Principal) && !p.use.Engine.Current().Access().Authorize(policy.AccessRequest{Caller: by, Permission: access.PermJournalRead}).Allowed {
+	if !one.of(by.Principal) && !c.engine.Current().Access().Authorize(policy.AccessRequest{Caller: by, Permission: access.PermJournalRead}).Allowed {
 		return PastCall{}, noCall(id)
 	}
 	if len(one.Evaluations) == 0 {
@@ -65,7 +73,7 @@ func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall
 			WithRemedy("`palyra journal tail` shows what happened instead.")
 	}
 	evaluated, decided, notes := one.subject(id, approvalDigest)
-	inputs, err := p.use.Store.SnapshotInputs(ctx, evaluated.Verdict.SnapshotDigest)
+	inputs, err := c.store.SnapshotInputs(ctx, evaluated.Verdict.SnapshotDigest)
 	if err != nil {
 		return PastCall{}, err
 	}
@@ -77,12 +85,12 @@ func (p *Admin) Past(ctx context.Context, by access.Caller, id string) (PastCall
 		return PastCall{}, err
 	}
 	if past.Request.Commit == nil {
-		if past.Request.Args, err = p.arguments(ctx, one.argumentsOf(evaluated.CallDigest)); err != nil {
+		if past.Request.Args, err = c.arguments(ctx, one.argumentsOf(evaluated.CallDigest)); err != nil {
 			return PastCall{}, err
 		}
 	}
 	if evaluated.Verdict.GrantID != "" {
-		g, err := p.use.Grants.Grant(ctx, evaluated.Verdict.GrantID)
+		g, err := c.grants.Grant(ctx, evaluated.Verdict.GrantID)
 		if err != nil {
 			return PastCall{}, err
 		}
@@ -198,16 +206,16 @@ func (c *pastCall) notes() []string {
 	return notes
 }
 
-// pastCall reads the events of a call. approvalDigest is the call digest of an approval if the
+// find reads the events of a call. approvalDigest is the call digest of an approval if the
 // id is the id of an approval.
-func (p *Admin) pastCall(ctx context.Context, id string) (call pastCall, approvalDigest string, err error) {
-	list, err := p.use.Journal.List(ctx, journal.Filter{Subject: id, Limit: maxCallEvents})
+func (c *PastCalls) find(ctx context.Context, id string) (call pastCall, approvalDigest string, err error) {
+	list, err := c.journal.List(ctx, journal.Filter{Subject: id, Limit: maxCallEvents})
 	switch {
 	case err != nil:
 	case len(list) == 0:
-		list, err = p.eventsOfDecision(ctx, id)
+		list, err = c.eventsOfDecision(ctx, id)
 	case list[0].Code == event.Asked:
-		list, approvalDigest, err = p.eventsOfApproval(ctx, list[0])
+		list, approvalDigest, err = c.eventsOfApproval(ctx, list[0])
 	}
 	if err != nil {
 		return call, "", err
@@ -232,28 +240,28 @@ func (p *Admin) pastCall(ctx context.Context, id string) (call pastCall, approva
 
 // eventsOfApproval returns the events of the call that first requested an approval, and the
 // call digest of the approval. approvalDigest is the event of the request.
-func (p *Admin) eventsOfApproval(ctx context.Context, approvalDigest journal.Event) ([]journal.Event, string, error) {
+func (c *PastCalls) eventsOfApproval(ctx context.Context, approvalDigest journal.Event) ([]journal.Event, string, error) {
 	var about approval.AskedPayload
 	if err := json.Unmarshal(approvalDigest.Payload, &about); err != nil {
 		return nil, "", fmt.Errorf("reading event %d of approval %s: %w", approvalDigest.Seq, approvalDigest.Subject, err)
 	}
-	list, err := p.use.Journal.List(ctx, journal.Filter{Subject: about.ProposalID, Limit: maxCallEvents})
+	list, err := c.journal.List(ctx, journal.Filter{Subject: about.ProposalID, Limit: maxCallEvents})
 	return list, about.CallDigest, err
 }
 
-func (p *Admin) eventsOfDecision(ctx context.Context, id string) ([]journal.Event, error) {
+func (c *PastCalls) eventsOfDecision(ctx context.Context, id string) ([]journal.Event, error) {
 	parsed, err := ulid.ParseStrict(id)
 	if err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "%q is not the id of a decision or a proposal", id)
 	}
-	proposal, found, err := p.use.Store.ProposalOf(ctx, id, parsed.Timestamp().Add(-clockSlack))
+	proposal, found, err := c.store.ProposalOf(ctx, id, parsed.Timestamp().Add(-clockSlack))
 	if err != nil {
 		return nil, err
 	}
 	if !found {
 		return nil, noCall(id)
 	}
-	return p.use.Journal.List(ctx, journal.Filter{Subject: proposal, Limit: maxCallEvents})
+	return c.journal.List(ctx, journal.Filter{Subject: proposal, Limit: maxCallEvents})
 }
 
 func noCall(id string) error {
@@ -262,9 +270,9 @@ func noCall(id string) error {
 }
 
 // arguments returns the journaled arguments of a proposal.
-func (p *Admin) arguments(ctx context.Context, proposed record.Proposed) ([]byte, error) {
+func (c *PastCalls) arguments(ctx context.Context, proposed record.Proposed) ([]byte, error) {
 	if proposed.ArgumentsBlob == "" {
 		return proposed.Arguments, nil
 	}
-	return p.use.Store.Blob(ctx, proposed.ArgumentsBlob)
+	return c.store.Blob(ctx, proposed.ArgumentsBlob)
 }

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"palyra/internal/call/policy"
 	"palyra/internal/core/canonical"
@@ -32,9 +33,21 @@ type pin struct {
 	descriptor tool.Descriptor
 }
 
+// Pins are the tool definitions that policies were written for. Tools whose current definition does
+// not fit the policies are suspended.
+type Pins struct {
+	store PinStore
+	tools Tools
+	log   *slog.Logger
+
+	mu sync.Mutex
+	// suspended are the suspended tools. A new map replaces it on each change.
+	suspended map[string]error
+}
+
 // definitions returns the tools of the router, by name, and the pins by tool.
-func (p *Admin) definitions(ctx context.Context) ([]definition, map[string]pin, error) {
-	list := p.use.Tools.Descriptors()
+func (p *Pins) definitions(ctx context.Context) ([]definition, map[string]pin, error) {
+	list := p.tools.Descriptors()
 	now := make([]definition, len(list))
 	for i, d := range list {
 		text, err := canonical.Marshal(d)
@@ -43,7 +56,7 @@ func (p *Admin) definitions(ctx context.Context) ([]definition, map[string]pin, 
 		}
 		now[i] = definition{d, canonical.Digest(text), text}
 	}
-	stored, err := p.use.Store.Pins(ctx)
+	stored, err := p.store.Pins(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -241,8 +254,8 @@ func (c *pinChanges) compare(d definition, was Pin, refused error) error {
 	return c.note(event.ToolResumed, d.Name, toolResumed{d.Name, d.digest})
 }
 
-// keepPins makes a choice durable.
-func (p *Admin) keepPins(ctx context.Context, now []definition, pins map[string]pin, chosen pinned) error {
+// keep makes a choice durable.
+func (p *Pins) keep(ctx context.Context, now []definition, pins map[string]pin, chosen pinned) error {
 	var changes pinChanges
 	for _, d := range now {
 		if err := changes.compare(d, pins[d.Name].Pin, chosen.suspended[d.Name]); err != nil {
@@ -252,26 +265,28 @@ func (p *Admin) keepPins(ctx context.Context, now []definition, pins map[string]
 	if len(changes.pins) == 0 {
 		return nil
 	}
-	return p.use.Store.PutPins(context.WithoutCancel(ctx), changes.pins, changes.events...)
+	return p.store.PutPins(context.WithoutCancel(ctx), changes.pins, changes.events...)
 }
 
-// suspend makes the router refuse the tools, and logs changes. The caller holds p.mu.
-func (p *Admin) suspend(ctx context.Context, suspended map[string]error) {
+// suspend makes the router refuse the tools, and logs changes.
+func (p *Pins) suspend(ctx context.Context, suspended map[string]error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	refusals := make(map[string]*reason.Error, len(suspended))
 	for name, cause := range suspended {
 		refusals[name] = refusal(name, cause)
 		if p.suspended[name] == nil {
-			p.use.Log.ErrorContext(ctx, "a tool is suspended; correct the policy and run `palyra policy reload`",
+			p.log.ErrorContext(ctx, "a tool is suspended; correct the policy and run `palyra policy reload`",
 				slog.String("tool", name), slog.String("error", cause.Error()))
 		}
 	}
 	for name := range p.suspended {
 		if suspended[name] == nil {
-			p.use.Log.InfoContext(ctx, "a suspended tool may be called again", slog.String("tool", name))
+			p.log.InfoContext(ctx, "a suspended tool may be called again", slog.String("tool", name))
 		}
 	}
 	p.suspended = suspended
-	p.use.Tools.Suspend(refusals)
+	p.tools.Suspend(refusals)
 }
 
 // refusal returns the error for a call of a suspended tool.
@@ -284,9 +299,14 @@ func refusal(name string, cause error) *reason.Error {
 	return reason.Errorf(reason.ToolSuspended, "tool %s is suspended: its definition changed, and the policies do not fit the new one", name)
 }
 
-// Suspended lists the suspended tools.
-func (p *Admin) Suspended() []string {
+// current returns the suspended tools with their errors. The caller MUST NOT change the result.
+func (p *Pins) current() map[string]error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.Sorted(maps.Keys(p.suspended))
+	return p.suspended
+}
+
+// Suspended lists the suspended tools.
+func (p *Pins) Suspended() []string {
+	return slices.Sorted(maps.Keys(p.current()))
 }

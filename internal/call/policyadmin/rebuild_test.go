@@ -40,9 +40,9 @@ func TestRebuildWithoutChanges(t *testing.T) {
 		Guard:    change.Unguarded,
 		Settings: cfg, Store: sqlite.NewPolicies(sqlitetest.Open(t)), Journal: noJournal{}, Engine: engine, Members: members, Tools: builtinTools{}, Swapped: func() {}, Log: log.Logger(),
 	})
-	must.Do(t, p.Load(t.Context()))
+	must.Do(t, p.Loader.Load(t.Context()))
 	simulate := func(text string) *policy.Set {
-		return must.Get(p.Build(t.Context(), []policy.Source{{Name: "own.cedar", Text: text}}, true))(t)
+		return must.Get(p.Drafts.Build(t.Context(), []policy.Source{{Name: "own.cedar", Text: text}}, true))(t)
 	}
 	const forbids = `@id("none") @reason("not now") forbid(principal, action, resource);`
 	candidate := simulate(forbids)
@@ -50,12 +50,12 @@ func TestRebuildWithoutChanges(t *testing.T) {
 		t.Error("a second simulation of the same policies loaded them again")
 	}
 	first := engine.Current()
-	must.Do(t, p.Rebuild(t.Context(), journal.Daemon))
+	must.Do(t, p.Active.Rebuild(t.Context(), journal.Daemon))
 	if engine.Current() != first {
 		t.Error("the same was put in force anew")
 	}
 	members.grown.Store(true)
-	must.Do(t, p.Rebuild(t.Context(), journal.Daemon))
+	must.Do(t, p.Active.Rebuild(t.Context(), journal.Daemon))
 	if now := engine.Current(); now == first || now.SnapshotDigest() == first.SnapshotDigest() {
 		t.Error("a new member changed nothing")
 	}

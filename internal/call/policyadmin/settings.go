@@ -11,14 +11,14 @@ import (
 )
 
 // setConfig returns the current inputs of a policy set. Suspended tools are in the schema but
-// not allowed. The caller holds p.mu.
-func (p *Admin) setConfig(sources []policy.Source, tools []tool.Descriptor, suspended map[string]error) policy.Config {
-	c := SetConfig(p.use.Settings, sources, tools, p.use.Members.List(), p.use.Members.Roles())
-	if p.use.Provenance != nil {
-		c.Controllers = p.use.Provenance().Controllers()
+// not allowed. The caller holds a.mu.
+func (a *Active) setConfig(sources []policy.Source, tools []tool.Descriptor, suspended map[string]error) policy.Config {
+	c := SetConfig(a.settings, sources, tools, a.members.List(), a.members.Roles())
+	if a.provenance != nil {
+		c.Controllers = a.provenance().Controllers()
 	}
-	Lower(&c.Snapshot, p.ceilings)
-	c.Snapshot.ActiveSkills = p.skills
+	Lower(&c.Snapshot, a.ceilings)
+	c.Snapshot.ActiveSkills = a.skills
 	c.Snapshot.AllowedTools = slices.DeleteFunc(c.Snapshot.AllowedTools, func(name string) bool { return suspended[name] != nil })
 	return c
 }

@@ -14,7 +14,7 @@ import (
 func (h testAdmin) runs(skill string) bool {
 	r := policytest.Request("echo", `{"text":"x"}`)
 	r.Caller.Principal, r.Caller.OnBehalfOf, r.SkillID = household{}.List()[1].Principal, household{}.List()[1].Principal, skill
-	return h.Set().Evaluate(r, nil).Effect() == policy.Allow
+	return h.Active.Set().Evaluate(r, nil).Effect() == policy.Allow
 }
 
 // TestSetSkills: exactly the active skills may run, immediately and after Load. The order of the
@@ -25,20 +25,20 @@ func TestSetSkills(t *testing.T) {
 	if !h.runs("") || h.runs("notes") {
 		t.Fatal("at first no skill is active")
 	}
-	must.Do(t, h.SetSkills(t.Context(), []string{"web", "notes"}))
+	must.Do(t, h.Active.SetSkills(t.Context(), []string{"web", "notes"}))
 	if !h.runs("notes") || !h.runs("web") || h.runs("other") {
 		t.Error("active are not those that were set")
 	}
-	was := h.Set()
-	must.Do(t, h.SetSkills(t.Context(), []string{"notes", "web", "notes"}))
-	if h.Set() != was {
+	was := h.Active.Set()
+	must.Do(t, h.Active.SetSkills(t.Context(), []string{"notes", "web", "notes"}))
+	if h.Active.Set() != was {
 		t.Error("the same skills made another set")
 	}
-	must.Do(t, h.SetSkills(t.Context(), []string{"web"}))
+	must.Do(t, h.Active.SetSkills(t.Context(), []string{"web"}))
 	if h.runs("notes") || !h.runs("web") {
 		t.Error("a skill that is active no more runs, or the other one does not")
 	}
-	must.Do(t, h.SetSkills(t.Context(), nil))
+	must.Do(t, h.Active.SetSkills(t.Context(), nil))
 	if h.runs("web") {
 		t.Error("there are active skills still")
 	}
@@ -49,8 +49,8 @@ func TestSkillsBeforeLoad(t *testing.T) {
 	t.Parallel()
 	h := testAdmin{t: t}
 	h.Admin = policyadmin.New(houseConfig(t, sqlitetest.Open(t), nothing, nil))
-	must.Do(t, h.SetSkills(t.Context(), []string{"notes"}))
-	must.Do(t, h.Load(t.Context()))
+	must.Do(t, h.Active.SetSkills(t.Context(), []string{"notes"}))
+	must.Do(t, h.Loader.Load(t.Context()))
 	if !h.runs("notes") || h.runs("web") {
 		t.Error("Load did not count the skills in")
 	}

@@ -53,31 +53,31 @@ func TestDirectoryThatOthersChange(t *testing.T) {
 					Guard:    change.Unguarded,
 					Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: builtinTools{}, Swapped: func() {}, Log: log.Logger(),
 				})
-				return p, log, p.Load(t.Context())
+				return p, log, p.Loader.Load(t.Context())
 			}
 			p, _, err := start(store)
 			must.Do(t, err)
-			first := p.Set().Version()
+			first := p.Active.Set().Version()
 
 			c.spoil(t, dir)
 			write(t, filepath.Join(dir, "30.cedar"), forbids("fs.write"))
-			if _, err := p.Reload(t.Context(), operatorCaller()); !errors.Is(err, trusted.ErrUntrusted) || p.Set().Version() != first {
-				t.Errorf("a reload: %v, version %s", err, p.Set().Version())
+			if _, err := p.Loader.Reload(t.Context(), operatorCaller()); !errors.Is(err, trusted.ErrUntrusted) || p.Active.Set().Version() != first {
+				t.Errorf("a reload: %v, version %s", err, p.Active.Set().Version())
 			}
-			if d := p.Directory(); d.InForce || !strings.Contains(d.Problem, trusted.ErrUntrusted.Error()) {
+			if d := p.Loader.Directory(); d.InForce || !strings.Contains(d.Problem, trusted.ErrUntrusted.Error()) {
 				t.Errorf("the directory: %+v", d)
 			}
 			again, log, err := start(store)
-			if err != nil || again.Set().Version() != first || log.Count("policy did not load") != 1 {
-				t.Errorf("a start: %v, version %s", err, again.Set().Version())
+			if err != nil || again.Active.Set().Version() != first || log.Count("policy did not load") != 1 {
+				t.Errorf("a start: %v, version %s", err, again.Active.Set().Version())
 			}
 			if _, _, err := start(sqlite.NewPolicies(sqlitetest.Open(t))); !errors.Is(err, trusted.ErrUntrusted) {
 				t.Errorf("a first start: %v", err)
 			}
 			// Control.
 			c.mend(t, dir)
-			must.Get(p.Reload(t.Context(), operatorCaller()))(t)
-			if p.Set().Version() == first || !p.Directory().InForce {
+			must.Get(p.Loader.Reload(t.Context(), operatorCaller()))(t)
+			if p.Active.Set().Version() == first || !p.Loader.Directory().InForce {
 				t.Error("what is mended does not come into force")
 			}
 		})
@@ -105,13 +105,13 @@ func TestDirectoryOfLinks(t *testing.T) {
 	put("..2026_11_28_01", "echo")
 	must.Do(t, os.Symlink("..data/10-own.cedar", filepath.Join(dir, "10-own.cedar")))
 	p, _ := openedAt(t, dir)
-	first := p.Set().Version()
-	if d := p.Directory(); d.Policies != 1 || !d.InForce {
+	first := p.Active.Set().Version()
+	if d := p.Loader.Directory(); d.Policies != 1 || !d.InForce {
 		t.Errorf("%+v", d)
 	}
 	put("..2026_11_28_02", "fs.read")
-	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
-	if p.Set().Version() == first || !p.Directory().InForce {
+	must.Get(p.Loader.Reload(t.Context(), operatorCaller()))(t)
+	if p.Active.Set().Version() == first || !p.Loader.Directory().InForce {
 		t.Error("the turned links do not count")
 	}
 }

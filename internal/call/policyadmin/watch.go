@@ -14,68 +14,78 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
+// Watcher reloads when the directory or the members change.
+type Watcher struct {
+	active *Active
+	loader *Loader
+	log    *slog.Logger
+	// changed is signalled when members changed.
+	changed chan struct{}
+}
+
 // Watch reloads when the directory changes, when members change, and when reload receives. Several
 // changes at once cause one reload.
-func (p *Admin) Watch(ctx context.Context, reload <-chan struct{}) error {
-	files, err := watchDir(p.use.Settings.Policy.Dir)
+func (w *Watcher) Watch(ctx context.Context, reload <-chan struct{}) error {
+	files, err := watchDir(w.loader.settings.Policy.Dir)
 	if err != nil {
-		p.use.Log.WarnContext(ctx, "the policy directory is not watched; use `palyra policy reload`", slog.String("error", err.Error()))
+		w.log.WarnContext(ctx, "the policy directory is not watched; use `palyra policy reload`", slog.String("error", err.Error()))
 	}
 	defer files.close()
 	// Changes between the start and this point have not been detected.
-	if d := p.Directory(); d.Present && !d.InForce && !p.Current().Activated {
-		p.report(ctx, p.directoryChanged(ctx))
+	if d := w.loader.Directory(); d.Present && !d.InForce && !w.active.Current().Activated {
+		report(ctx, w.log, w.loader.directoryChanged(ctx))
 	}
-	return p.follow(ctx, files, reload)
+	return w.follow(ctx, files, reload)
 }
 
 // follow reloads until ctx ends. An error of the watcher, such as an overflow, may hide changes, so
 // it also causes a reload.
-func (p *Admin) follow(ctx context.Context, files *dirChanges, reload <-chan struct{}) error {
+func (w *Watcher) follow(ctx context.Context, files *dirChanges, reload <-chan struct{}) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-p.changed:
-			p.report(ctx, p.Rebuild(ctx, journal.Daemon))
+		case <-w.changed:
+			report(ctx, w.log, w.active.Rebuild(ctx, journal.Daemon))
 		case <-reload:
-			p.report(ctx, p.signalled(ctx))
+			report(ctx, w.log, w.loader.signalled(ctx))
 		case err := <-files.errors:
-			p.missed(ctx, err)
-			if !p.settle(ctx, files) {
+			w.missed(ctx, err)
+			if !w.settle(ctx, files) {
 				return nil
 			}
-			p.report(ctx, p.directoryChanged(ctx))
+			report(ctx, w.log, w.loader.directoryChanged(ctx))
 		case <-files.events:
-			if !p.settle(ctx, files) {
+			if !w.settle(ctx, files) {
 				return nil
 			}
-			p.report(ctx, p.directoryChanged(ctx))
+			report(ctx, w.log, w.loader.directoryChanged(ctx))
 		case <-files.look:
 			if !files.moved() {
 				continue
 			}
-			if !p.settle(ctx, files) {
+			if !w.settle(ctx, files) {
 				return nil
 			}
-			p.report(ctx, p.directoryChanged(ctx))
+			report(ctx, w.log, w.loader.directoryChanged(ctx))
 		}
 	}
 }
 
-func (p *Admin) report(ctx context.Context, err error) {
+// report logs why a set did not load.
+func report(ctx context.Context, log *slog.Logger, err error) {
 	if err != nil {
-		p.use.Log.ErrorContext(ctx, "policy did not load; the running set stays", slog.String("error", err.Error()))
+		log.ErrorContext(ctx, "policy did not load; the running set stays", slog.String("error", err.Error()))
 	}
 }
 
-func (p *Admin) missed(ctx context.Context, err error) {
-	p.use.Log.WarnContext(ctx, "watching the policy directory failed; it is read again", slog.String("error", err.Error()))
+func (w *Watcher) missed(ctx context.Context, err error) {
+	w.log.WarnContext(ctx, "watching the policy directory failed; it is read again", slog.String("error", err.Error()))
 }
 
 // settle waits until the directory has been unchanged for a moment, because editors write a file in
 // several steps.
-func (p *Admin) settle(ctx context.Context, files *dirChanges) bool {
+func (w *Watcher) settle(ctx context.Context, files *dirChanges) bool {
 	const quiet = 100 * time.Millisecond
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
@@ -86,7 +96,7 @@ func (p *Admin) settle(ctx context.Context, files *dirChanges) bool {
 		case <-files.events:
 			timer.Reset(quiet)
 		case err := <-files.errors:
-			p.missed(ctx, err)
+			w.missed(ctx, err)
 			timer.Reset(quiet)
 		case <-timer.C:
 			// The directory that is read next is the one that is watched from now on.

@@ -68,7 +68,7 @@ func openedAt(t *testing.T, dir string, options ...func(*policyadmin.Config)) (*
 		c(&use)
 	}
 	p := policyadmin.New(use)
-	must.Do(t, p.Load(t.Context()))
+	must.Do(t, p.Loader.Load(t.Context()))
 	return p, book
 }
 
@@ -89,11 +89,11 @@ func forbids(name string) string {
 func TestWatcherErrorsReload(t *testing.T) {
 	t.Parallel()
 	p, book := opened(t)
-	before := p.Set().Version()
-	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
+	before := p.Active.Set().Version()
+	write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("echo"))
 	ctx, stop := context.WithCancel(t.Context())
 	events, faults, reload, done := make(chan fsnotify.Event), make(chan error), make(chan struct{}), make(chan error, 1)
-	go func() { done <- p.Follow(ctx, events, faults, reload) }()
+	go func() { done <- p.Watcher.Follow(ctx, events, faults, reload) }()
 	for range 3 {
 		select {
 		case faults <- fsnotify.ErrEventOverflow:
@@ -103,7 +103,7 @@ func TestWatcherErrorsReload(t *testing.T) {
 	}
 	// The loop receives from reload only after it has handled the error.
 	reload <- struct{}{}
-	if after := p.Set().Version(); after == before {
+	if after := p.Active.Set().Version(); after == before {
 		t.Error("the directory was not read again after an overflow")
 	}
 	if book.Count("watching the policy directory failed") == 0 {
@@ -118,21 +118,21 @@ func TestWatcherErrorsReload(t *testing.T) {
 func TestDirectoryChangesDuringAnActivation(t *testing.T) {
 	t.Parallel()
 	p, book := opened(t)
-	empty := p.Set().Version()
-	must.Do(t, p.DirectoryChanged(t.Context()))
-	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
-	if err := p.DirectoryChanged(t.Context()); err != nil || p.Set().Version() == empty {
+	empty := p.Active.Set().Version()
+	must.Do(t, p.Loader.DirectoryChanged(t.Context()))
+	write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("echo"))
+	if err := p.Loader.DirectoryChanged(t.Context()); err != nil || p.Active.Set().Version() == empty {
 		t.Fatalf("without an activation the directory is not loaded: %v", err)
 	}
-	must.Get(p.Activate(t.Context(), operatorCaller(), empty))(t)
-	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("sleep"))
-	if err := p.DirectoryChanged(t.Context()); err != nil || p.Set().Version() != empty {
+	must.Get(p.History.Activate(t.Context(), operatorCaller(), empty))(t)
+	write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("sleep"))
+	if err := p.Loader.DirectoryChanged(t.Context()); err != nil || p.Active.Set().Version() != empty {
 		t.Errorf("the directory counts during an activation: %v", err)
 	}
-	if n := strings.Join(p.Notices(), ""); !strings.Contains(n, "changed and does not count") || book.Count("changed and does not count") != 1 {
+	if n := strings.Join(p.Loader.Notices(), ""); !strings.Contains(n, "changed and does not count") || book.Count("changed and does not count") != 1 {
 		t.Errorf("the notice is %q", n)
 	}
-	if _, err := p.Reload(t.Context(), operatorCaller()); err != nil || p.Set().Version() == empty || p.Notices() != nil {
+	if _, err := p.Loader.Reload(t.Context(), operatorCaller()); err != nil || p.Active.Set().Version() == empty || p.Loader.Notices() != nil {
 		t.Errorf("the reload does not return to the directory: %v", err)
 	}
 }
@@ -149,18 +149,18 @@ func TestChangeOfComments(t *testing.T) {
 			file := filepath.Join(dir, "10-own.cedar")
 			write(t, file, forbids("echo"))
 			p, _ := openedAt(t, dir, change...)
-			before := p.Set().Version()
+			before := p.Active.Set().Version()
 			write(t, file, "// Why: the tool is not needed.\n"+forbids("echo"))
-			if p.Directory().InForce {
+			if p.Loader.Directory().InForce {
 				t.Error("the changed file counts before it was read")
 			}
-			must.Do(t, p.DirectoryChanged(t.Context()))
-			if d := p.Directory(); !d.InForce || p.Set().Version() != before {
+			must.Do(t, p.Loader.DirectoryChanged(t.Context()))
+			if d := p.Loader.Directory(); !d.InForce || p.Active.Set().Version() != before {
 				t.Errorf("after a change of comments: %+v", d)
 			}
 			write(t, file, forbids("sleep"))
-			must.Do(t, p.DirectoryChanged(t.Context()))
-			if d := p.Directory(); d.InForce != (change == nil) || (p.Set().Version() == before) != (change != nil) {
+			must.Do(t, p.Loader.DirectoryChanged(t.Context()))
+			if d := p.Loader.Directory(); d.InForce != (change == nil) || (p.Active.Set().Version() == before) != (change != nil) {
 				t.Errorf("after a change of a policy: %+v", d)
 			}
 		})
@@ -173,13 +173,13 @@ func TestDirectoryAppears(t *testing.T) {
 	t.Parallel()
 	home := t.TempDir()
 	p, book := openedAt(t, filepath.Join(home, "palyra", "policies"))
-	empty := p.Set().Version()
-	if d := p.Directory(); d.InForce || d.Present || !strings.Contains(d.Problem, "does not exist") {
+	empty := p.Active.Set().Version()
+	if d := p.Loader.Directory(); d.InForce || d.Present || !strings.Contains(d.Problem, "does not exist") {
 		t.Errorf("before it is there: %+v", d)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	look, done := make(chan time.Time), make(chan error, 1)
-	go func() { done <- p.FollowDirectory(ctx, look) }()
+	go func() { done <- p.Watcher.FollowDirectory(ctx, look) }()
 	// The second value is received after the first was handled.
 	looked := func() {
 		for range 2 {
@@ -187,35 +187,35 @@ func TestDirectoryAppears(t *testing.T) {
 		}
 	}
 	looked()
-	if p.Set().Version() != empty {
+	if p.Active.Set().Version() != empty {
 		t.Error("something is in force without a directory")
 	}
-	must.Do(t, os.MkdirAll(p.Dir(), 0o700))
-	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("echo"))
+	must.Do(t, os.MkdirAll(p.Loader.Dir(), 0o700))
+	write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("echo"))
 	looked()
-	first := p.Set().Version()
-	if d := p.Directory(); first == empty || !d.InForce || d.Files != 1 || d.Policies != 1 {
+	first := p.Active.Set().Version()
+	if d := p.Loader.Directory(); first == empty || !d.InForce || d.Files != 1 || d.Policies != 1 {
 		t.Errorf("the directory that appeared is not in force: %+v", d)
 	}
-	must.Do(t, os.Rename(p.Dir(), p.Dir()+".old"))
+	must.Do(t, os.Rename(p.Loader.Dir(), p.Loader.Dir()+".old"))
 	looked()
-	if d := p.Directory(); p.Set().Version() != first || d.InForce || d.Policies != 1 || !strings.Contains(d.Problem, "has disappeared") {
+	if d := p.Loader.Directory(); p.Active.Set().Version() != first || d.InForce || d.Policies != 1 || !strings.Contains(d.Problem, "has disappeared") {
 		t.Errorf("after the directory went: %+v", d)
 	}
 	if book.Count("policy did not load") == 0 {
 		t.Error("the log does not say that the directory is gone")
 	}
-	if _, err := p.Reload(ctx, operatorCaller()); err == nil || !strings.Contains(err.Error(), p.Dir()) {
+	if _, err := p.Loader.Reload(ctx, operatorCaller()); err == nil || !strings.Contains(err.Error(), p.Loader.Dir()) {
 		t.Errorf("a reload without the directory: %v", err)
 	}
-	must.Do(t, os.Mkdir(p.Dir(), 0o700))
-	write(t, filepath.Join(p.Dir(), "10-own.cedar"), forbids("sleep"))
+	must.Do(t, os.Mkdir(p.Loader.Dir(), 0o700))
+	write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("sleep"))
 	looked()
-	if d := p.Directory(); p.Set().Version() == first || !d.InForce {
+	if d := p.Loader.Directory(); p.Active.Set().Version() == first || !d.InForce {
 		t.Errorf("the directory in the place of the first is not in force: %+v", d)
 	}
-	must.Get(p.Activate(ctx, operatorCaller(), first))(t)
-	if d := p.Directory(); d.InForce || !strings.Contains(d.Problem, "activated") {
+	must.Get(p.History.Activate(ctx, operatorCaller(), first))(t)
+	if d := p.Loader.Directory(); d.InForce || !strings.Contains(d.Problem, "activated") {
 		t.Errorf("beside an activated version: %+v", d)
 	}
 	stop()
@@ -249,7 +249,7 @@ func TestDirectoryIsMissingAtStart(t *testing.T) {
 			Guard:    change.Unguarded,
 			Settings: cfg, Store: store, Journal: noJournal{}, Engine: &policy.Engine{}, Members: oneOwner{}, Tools: tools, Swapped: func() {}, Log: log.Logger(),
 		})
-		return p, log, p.Load(t.Context())
+		return p, log, p.Loader.Load(t.Context())
 	}
 	started := func(store policyadmin.Store) (*policyadmin.Admin, *gatewaytest.Log) {
 		t.Helper()
@@ -258,30 +258,30 @@ func TestDirectoryIsMissingAtStart(t *testing.T) {
 		return p, log
 	}
 	p, log := started(known)
-	empty := p.Set().Version()
-	if log.Count("policy directory is missing") != 0 || p.Directory().Policies != 0 {
+	empty := p.Active.Set().Version()
+	if log.Count("policy directory is missing") != 0 || p.Loader.Directory().Policies != 0 {
 		t.Error("a directory that never was is gone")
 	}
 	must.Do(t, os.Mkdir(dir, 0o700))
 	write(t, filepath.Join(dir, "10-own.cedar"), forbids("echo"))
 	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
 	p, _ = started(known)
-	first := p.Set().Version()
+	first := p.Active.Set().Version()
 	// A set that comes into force again becomes the last set in force.
 	must.Do(t, os.Remove(filepath.Join(dir, "20-own.cedar")))
-	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
+	must.Get(p.Loader.Reload(t.Context(), operatorCaller()))(t)
 	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
-	must.Get(p.Reload(t.Context(), operatorCaller()))(t)
+	must.Get(p.Loader.Reload(t.Context(), operatorCaller()))(t)
 	must.Do(t, os.RemoveAll(dir))
 
 	p, log = started(known)
-	if d := p.Directory(); p.Set().Version() != first || d.Policies != 2 || d.Present || d.InForce || !strings.Contains(d.Problem, "has disappeared") {
-		t.Errorf("the start without the directory: %+v, version %s, want %s", d, p.Set().Version(), first)
+	if d := p.Loader.Directory(); p.Active.Set().Version() != first || d.Policies != 2 || d.Present || d.InForce || !strings.Contains(d.Problem, "has disappeared") {
+		t.Errorf("the start without the directory: %+v, version %s, want %s", d, p.Active.Set().Version(), first)
 	}
 	if log.Count("the policy directory is missing") != 1 {
 		t.Error("the log does not say that the directory is gone")
 	}
-	if _, err := p.Reload(t.Context(), operatorCaller()); reason.Of(err) != reason.PolicyInvalid || p.Set().Version() != first {
+	if _, err := p.Loader.Reload(t.Context(), operatorCaller()); reason.Of(err) != reason.PolicyInvalid || p.Active.Set().Version() != first {
 		t.Errorf("a reload without the directory: %v", err)
 	}
 	// palyrad does not start if the last set in force no longer loads.
@@ -294,14 +294,14 @@ func TestDirectoryIsMissingAtStart(t *testing.T) {
 		t.Errorf("the start with a store that cannot be read: %v", err)
 	}
 	// Control. The empty set is the last set in force for the rest of the test.
-	if p, _ = started(forgetful{known}); p.Set().Version() != empty {
+	if p, _ = started(forgetful{known}); p.Active.Set().Version() != empty {
 		t.Error("control: the rules are in force although nobody knows of them")
 	}
-	if p, _ = started(known); p.Set().Version() != empty {
+	if p, _ = started(known); p.Active.Set().Version() != empty {
 		t.Error("the rules of before the last run are in force")
 	}
 	must.Do(t, os.Mkdir(dir, 0o700))
-	if p, _ = started(known); p.Set().Version() != empty || !p.Directory().InForce {
+	if p, _ = started(known); p.Active.Set().Version() != empty || !p.Loader.Directory().InForce {
 		t.Error("the empty directory does not count")
 	}
 }
@@ -331,7 +331,7 @@ func TestFirstStartBeforeTheServer(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "10-own.cedar"), forbids("docs/delete"))
 	p, _ := openedAt(t, dir)
-	if d := p.Directory(); !d.InForce || d.Policies != 1 {
+	if d := p.Loader.Directory(); !d.InForce || d.Policies != 1 {
 		t.Errorf("%+v", d)
 	}
 }

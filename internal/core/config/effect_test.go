@@ -45,7 +45,7 @@ var readBy = map[string][2]string{
 	"log.level":  {"gateway/command.go", "UnmarshalText([]byte(cfg.Log.Level))"},
 	"log.format": {"gateway/command.go", `cfg.Log.Format == "json"`},
 
-	"policy.dir": {"call/policyadmin/files.go", "dir := p.use.Settings.Policy.Dir"},
+	"policy.dir": {"call/policyadmin/loader.go", "dir := l.settings.Policy.Dir"},
 	"roles":      {"gateway/members.go", "g.authority, g.cfg.Roles, guard(g))"},
 
 	"workspaces.name":      {"gateway/build.go", "Name: w.Name"},
