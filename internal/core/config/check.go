@@ -17,7 +17,8 @@ import (
 	"palyra/internal/core/lazyregexp"
 )
 
-// checker collects the defects of values of the right type.
+// checker collects findings. Its methods check single values; each section of the configuration
+// checks its own values with them.
 type checker struct {
 	origins  Origins
 	findings Findings
@@ -26,31 +27,31 @@ type checker struct {
 // check returns the findings about the effective values, in the order of the keys.
 func check(c *Config, origins Origins) Findings {
 	k := &checker{origins: origins}
-	k.paths(c)
-	k.listen(c)
-	k.console(c)
-	k.words(c)
-	k.vault(c.Vault)
-	k.workspaces(c)
-	k.tools(c)
-	k.runner(c.ProcessRunner)
-	k.wasm(c.WASM)
-	k.skills(c.Skills)
+	checkPaths(k, c)
+	checkListen(k, c)
+	checkConsole(k, c)
+	checkWords(k, c)
+	c.Vault.check(k)
+	checkWorkspaces(k, c)
+	checkTools(k, c)
+	c.ProcessRunner.check(k)
+	c.WASM.check(k)
+	c.Skills.check(k)
 	k.hosts("http.allowed_hosts", c.HTTP.AllowedHosts)
 	k.hosts("http.denied_hosts", c.HTTP.DeniedHosts)
 	k.storable("http.max_bytes", c.HTTP.MaxBytes, 1)
 	between(k, "http.timeout_ms", c.HTTP.TimeoutMS, 100, hourMS)
-	k.approvals(c.Approvals)
-	k.runs(c.Runs)
-	k.models(c)
-	k.secrets(c)
-	k.oidc(c)
-	k.oauthIssuers(c)
-	k.evaluators(c)
-	k.notify(c)
-	k.rates(c.RateLimits)
-	k.clients(c.MCPClients)
-	k.quotas(c.Quotas)
+	c.Approvals.check(k)
+	c.Runs.check(k)
+	checkModels(k, c)
+	checkSecrets(k, c)
+	checkOIDC(k, c)
+	checkOAuthIssuers(k, c)
+	checkEvaluators(k, c)
+	checkNotify(k, c)
+	c.RateLimits.check(k)
+	checkClients(k, c.MCPClients)
+	c.Quotas.check(k)
 	if c.Results.Retention != 0 { // 0 means no limit
 		// For a day, a retry with an idempotency key gets the result of the first call.
 		between(k, "results.retention", c.Results.Retention, 24*time.Hour, 87600*time.Hour)
@@ -117,7 +118,7 @@ func (k *checker) absolute(key, path string) bool {
 	return false
 }
 
-func (k *checker) paths(c *Config) {
+func checkPaths(k *checker, c *Config) {
 	if c.StateDir == "" {
 		k.find("state_dir", "is not known without a home directory", "set state_dir or HOME")
 	} else {
@@ -142,9 +143,9 @@ func trustDomain(name string) bool {
 	return name != "" && len(name) <= 253 && strings.Trim(name, letters+".-") == "" && strings.Trim(name, ".-") == name
 }
 
-func (k *checker) words(c *Config) {
+func checkWords(k *checker, c *Config) {
 	k.oneOf("keys.store", c.Keys.Store, KeysInFiles, KeysInTPM)
-	k.presence(c.Presence)
+	c.Presence.check(k)
 	k.oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	k.oneOf("log.format", c.Log.Format, "text", "json")
 	seen := make(map[access.Role]bool)
@@ -162,7 +163,7 @@ func (k *checker) words(c *Config) {
 	}
 }
 
-func (k *checker) listen(c *Config) {
+func checkListen(k *checker, c *Config) {
 	host, ok := k.address("listen.api", c.Listen.API)
 	if ok && !dnsname.Loopback(host) {
 		if !c.Listen.AllowRemote {
@@ -215,7 +216,7 @@ func serverName(name string) bool {
 
 var workspaceForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-func (k *checker) workspaces(c *Config) {
+func checkWorkspaces(k *checker, c *Config) {
 	seen := make(map[string]bool)
 	for i, w := range c.Workspaces {
 		each := fmt.Sprintf("workspaces[%d]", i)
@@ -225,7 +226,7 @@ func (k *checker) workspaces(c *Config) {
 			k.find(each+".name", "is "+quote(w.Name)+" for the second time", "give each workspace a name of its own")
 		}
 		seen[w.Name] = true
-		k.workspaceMode(each, w)
+		w.checkMode(k, each)
 		if !k.absolute(each+".path", w.Path) {
 			continue
 		}
@@ -235,13 +236,13 @@ func (k *checker) workspaces(c *Config) {
 		case c.StateDir != "" && overlap(w.Path, c.StateDir):
 			k.find(each+".path", "is "+quote(w.Path)+", which overlaps palyrad's own state in "+quote(c.StateDir), "keep workspaces and state_dir apart")
 		default:
-			k.rules(each, w, c)
+			w.checkRules(k, each, c)
 		}
 	}
 }
 
-// rules finds a workspace that contains files which decide what is allowed in it.
-func (k *checker) rules(each string, w Workspace, c *Config) {
+// checkRules refuses a workspace that contains files which decide what is allowed in it.
+func (w Workspace) checkRules(k *checker, each string, c *Config) {
 	type rule struct{ name, path string }
 	rules := []rule{
 		{"policy.dir", c.Policy.Dir}, {"the configuration file", c.Source}, {"client.credentials", c.Client.Credentials},
@@ -304,7 +305,7 @@ var channelForm = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:#@/-]{0,127}$`)
 // IsChannel reports whether a name has the form of a messaging channel's name.
 func IsChannel(name string) bool { return channelForm.MatchString(name) }
 
-func (k *checker) ceilings(c *Config) {
+func checkCeilings(k *checker, c *Config) {
 	if len(c.AllowedPrincipals) == 0 {
 		k.find("allowed_principals", "is empty: no request could be permitted", `leave it out, or write ["*"], for every member`)
 	}
@@ -321,13 +322,13 @@ func (k *checker) ceilings(c *Config) {
 	}
 }
 
-func (k *checker) tools(c *Config) {
+func checkTools(k *checker, c *Config) {
 	for _, name := range c.AllowedTools {
 		if !toolForm.MatchString(name) {
 			k.find("allowed_tools", "has "+quote(name), `use a tool's name, a prefix that ends in '*', or "*"`)
 		}
 	}
-	k.ceilings(c)
+	checkCeilings(k, c)
 	between(k, "max_calls_per_run", c.MaxCallsPerRun, 1, 1_000_000)
 	between(k, "max_calls_per_session", c.MaxCallsPerSession, 1, 1_000_000)
 	between(k, "sessions.idle", c.Sessions.Idle, time.Minute, 7*24*time.Hour)
@@ -353,7 +354,7 @@ func (k *checker) hosts(key string, rules []string) {
 	}
 }
 
-func (k *checker) approvals(a Approvals) {
+func (a Approvals) check(k *checker) {
 	between(k, "approvals.default_timeout", a.DefaultTimeout, 30*time.Second, 24*time.Hour)
 	between(k, "approvals.max_pending_per_run", a.MaxPendingPerRun, 1, 10_000)
 	between(k, "approvals.max_pending_per_principal", a.MaxPendingPerPrincipal, 1, 100_000)
@@ -362,9 +363,9 @@ func (k *checker) approvals(a Approvals) {
 	between(k, "approvals.cooldown", a.Cooldown, 0, time.Hour)
 }
 
-// clients checks the names of MCP clients, and that their call limits leave a person time to
+// checkClients checks the names of MCP clients, and that their call limits leave a person time to
 // answer.
-func (k *checker) clients(list []MCPClient) {
+func checkClients(k *checker, list []MCPClient) {
 	named := make(map[string]bool)
 	for i, c := range list {
 		key := fmt.Sprintf("mcp_clients[%d]", i)
@@ -381,9 +382,9 @@ func (k *checker) clients(list []MCPClient) {
 	}
 }
 
-// quotas requires limits that permit one input of the maximum size: otherwise no call could be
+// check requires limits that permit one input of the maximum size: otherwise no call could be
 // made.
-func (k *checker) quotas(q Quotas) {
+func (q Quotas) check(k *checker) {
 	between(k, "quotas.bytes_per_second", q.BytesPerSecond, kib, 64*gib)
 	between(k, "quotas.burst_bytes", q.BurstBytes, 4*mib, 1024*gib)
 	between(k, "quotas.day_bytes", q.DayBytes, 4*mib, 1024*1024*gib)
@@ -391,7 +392,7 @@ func (k *checker) quotas(q Quotas) {
 	between(k, "quotas.in_flight_total_bytes", q.InFlightTotalBytes, max(q.InFlightBytes, 4*mib), 1024*gib)
 }
 
-func (k *checker) rates(r RateLimits) {
+func (r RateLimits) check(k *checker) {
 	for _, class := range []struct {
 		name  string
 		limit RateLimit
@@ -410,7 +411,7 @@ func (k *checker) rates(r RateLimits) {
 
 var aaguidForm = lazyregexp.New(`^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`)
 
-func (k *checker) presence(p Presence) {
+func (p Presence) check(k *checker) {
 	for _, id := range p.AAGUIDs {
 		if !aaguidForm.MatchString(id) {
 			k.find("presence.aaguids", "has "+quote(id), "write the AAGUID of a make of authenticators as a UUID in small letters")

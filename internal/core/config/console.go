@@ -9,10 +9,10 @@ import (
 	"palyra/internal/core/dnsname"
 )
 
-// console requires TLS, unless the console is only for this machine.
-func (k *checker) console(c *Config) {
+// checkConsole requires TLS, unless the console is only for this machine.
+func checkConsole(k *checker, c *Config) {
 	if c.Listen.Console != "" {
-		k.consoleListener(c)
+		checkConsoleListener(k, c)
 	}
 	if o := c.Console.Origin; o != "" && !consoleOrigin(o, c.Console.TLS()) {
 		remedy := "set it to http://localhost:PORT or http://NAME.localhost:PORT, or leave it out; https takes console.certificate_file or console.own_ca"
@@ -37,7 +37,7 @@ func (k *checker) console(c *Config) {
 	}
 }
 
-func (k *checker) consoleListener(c *Config) {
+func checkConsoleListener(k *checker, c *Config) {
 	host, ok := k.address("listen.console", c.Listen.Console)
 	if ok && !dnsname.Loopback(host) {
 		switch {

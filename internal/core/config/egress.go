@@ -56,8 +56,9 @@ func (c *Config) oldWords() {
 	}
 }
 
-// egress refuses hosts that would have no effect: a setting must not be accepted and then ignored.
-func (k *checker) egress(p ProcessRunner) {
+// checkEgress refuses hosts that would have no effect: a setting must not be accepted and then
+// ignored.
+func (p ProcessRunner) checkEgress(k *checker) {
 	if p.EgressEnforcementMode != EgressPreflight && p.EgressEnforcementMode != EgressUnrestricted {
 		// An invalid mode is already reported; the other settings are checked against the default.
 		p.EgressEnforcementMode = EgressStrict
@@ -84,17 +85,17 @@ func (k *checker) egress(p ProcessRunner) {
 		}
 	}
 	if p.EgressEnforcementMode != EgressStrict {
-		k.unseen(p)
+		p.checkUnseen(k)
 	} else if len(p.Inspect) > 0 && len(p.AllowedEgressHosts)+len(p.AllowedDNSSuffixes) == 0 {
 		k.find("process_runner.inspect", "has no effect without hosts that programs may reach", "name them in process_runner.allowed_egress_hosts")
 	}
-	k.egressBudget(p.EgressBudget)
-	k.inspect(p.Inspect)
+	p.EgressBudget.check(k)
+	checkInspect(k, p.Inspect)
 }
 
-// unseen finds settings about requests that have no effect: palyrad inspects requests only in
+// checkUnseen finds settings about requests that have no effect: palyrad inspects requests only in
 // mode strict.
-func (k *checker) unseen(p ProcessRunner) {
+func (p ProcessRunner) checkUnseen(k *checker) {
 	var set []string
 	for _, name := range []string{"connections", "concurrent", "bytes_out", "bytes_in", "requests", "connection_time_ms"} {
 		if key := "process_runner.egress_budget." + name; k.origins[key].Source != SourceDefault {
@@ -182,7 +183,7 @@ func withPort(rule string) string {
 	return strings.TrimSuffix(rule, ":") + ":443"
 }
 
-func (k *checker) egressBudget(b EgressBudget) {
+func (b EgressBudget) check(k *checker) {
 	const key = "process_runner.egress_budget."
 	between(k, key+"connections", b.Connections, 1, 1_000_000)
 	between(k, key+"concurrent", b.Concurrent, 1, 4096)
@@ -194,7 +195,7 @@ func (k *checker) egressBudget(b EgressBudget) {
 
 var methodForm = lazyregexp.New(`^[A-Z][A-Z-]{0,31}$`)
 
-func (k *checker) inspect(list []Inspect) {
+func checkInspect(k *checker, list []Inspect) {
 	seen := make(map[string]bool)
 	for i, one := range list {
 		each := fmt.Sprintf("process_runner.inspect[%d]", i)

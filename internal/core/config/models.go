@@ -44,7 +44,7 @@ func fillModels(c *Config, origins Origins) {
 	}
 }
 
-func (k *checker) runs(r Runs) {
+func (r Runs) check(k *checker) {
 	between(k, "runs.max_tokens", r.MaxTokens, 1000, 1_000_000_000)
 	between(k, "runs.max_duration", r.MaxDuration, 10*time.Second, 7*24*time.Hour)
 	between(k, "runs.max_active_per_principal", r.MaxActivePerPrincipal, 1, 10_000)
@@ -54,7 +54,7 @@ func (k *checker) runs(r Runs) {
 
 var modelForm = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,62}$`)
 
-func (k *checker) models(c *Config) {
+func checkModels(k *checker, c *Config) {
 	seen := make(map[string]bool)
 	for i, m := range c.Models {
 		each := fmt.Sprintf("models[%d]", i)
@@ -66,9 +66,9 @@ func (k *checker) models(c *Config) {
 		seen[m.Name] = true
 		switch {
 		case m.Provider == ProviderScripted:
-			k.scripted(each, m)
+			m.checkScripted(k, each)
 		case slices.Contains(providers, m.Provider):
-			k.hosted(each, m)
+			m.checkHosted(k, each)
 		default:
 			k.find(each+".provider", "is "+quote(m.Provider), providerMeant(m.Provider))
 		}
@@ -82,8 +82,8 @@ func providerMeant(word string) string {
 	return "set it to one of " + strings.Join(providers, ", ")
 }
 
-// scripted checks a model that plays a file and has no provider.
-func (k *checker) scripted(each string, m Model) {
+// checkScripted checks a model that plays a file and has no provider.
+func (m Model) checkScripted(k *checker, each string) {
 	if m.Script == "" {
 		k.find(each+".script", "is missing", "name the file that the model plays")
 	} else {
@@ -102,8 +102,8 @@ func (k *checker) scripted(each string, m Model) {
 	}
 }
 
-// hosted checks a model of a server.
-func (k *checker) hosted(each string, m Model) {
+// checkHosted checks a model of a server.
+func (m Model) checkHosted(k *checker, each string) {
 	if m.Model == "" {
 		k.find(each+".model", "is missing", "set it to the provider's name of the model")
 	}
@@ -111,15 +111,15 @@ func (k *checker) hosted(each string, m Model) {
 		k.find(each+".script", "has no meaning for provider "+quote(m.Provider), "leave it out, or set provider to "+quote(ProviderScripted))
 	}
 	if m.BaseURL != "" {
-		k.baseURL(each+".base_url", m)
+		m.checkBaseURL(k, each+".base_url")
 	}
-	k.apiKey(each, m)
+	m.checkAPIKey(k, each)
 	between(k, each+".max_output_tokens", m.MaxOutputTokens, 1, 1_000_000)
 	between(k, each+".idle_timeout", m.IdleTimeout, 5*time.Second, 30*time.Minute)
 }
 
-// apiKey requires exactly one location of the key, unless the server needs none.
-func (k *checker) apiKey(each string, m Model) {
+// checkAPIKey requires exactly one location of the key, unless the server needs none.
+func (m Model) checkAPIKey(k *checker, each string) {
 	switch {
 	case m.APIKeyFile != "" && m.APIKeySecret != "":
 		k.find(each+".api_key_secret", "is set, and api_key_file is too", "keep one of both: api_key_secret for a key in the vault, api_key_file for one in a file")
@@ -145,9 +145,9 @@ func SecretKey(key string) bool { return secretKeyForm.MatchString(key) && !Dots
 // Dots reports whether a name is "." or "..", which is not valid as the name of a key or file.
 func Dots(name string) bool { return name == "." || name == ".." }
 
-// baseURL requires TLS if others could read the traffic: for a key sent to any other machine,
+// checkBaseURL requires TLS if others could read the traffic: for a key sent to any other machine,
 // and for prompts sent to a public host.
-func (k *checker) baseURL(key string, m Model) {
+func (m Model) checkBaseURL(k *checker, key string) {
 	u, err := url.Parse(m.BaseURL)
 	switch {
 	case err != nil || u.Hostname() == "" || u.Scheme != "http" && u.Scheme != "https":

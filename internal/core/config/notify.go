@@ -118,7 +118,7 @@ func fillNotify(c *Config) {
 	}
 }
 
-func (k *checker) notify(c *Config) {
+func checkNotify(k *checker, c *Config) {
 	seen := map[string]bool{}
 	for i, n := range c.Notify {
 		each := fmt.Sprintf("notify[%d]", i)
@@ -137,21 +137,21 @@ func (k *checker) notify(c *Config) {
 		k.ports(each+".allowed_hosts", n.AllowedHosts)
 		switch n.Type {
 		case "webhook":
-			k.webhook(each, n)
+			n.checkWebhook(k, each)
 		case "email":
-			k.email(each, n)
+			n.checkEmail(k, each)
 		case "slack":
-			k.slack(each, n)
+			n.checkSlack(k, each)
 		default:
 			k.oneOf(each+".type", n.Type, NotifyTypes...)
 			continue
 		}
-		k.notifyUnused(each, n)
+		n.checkUnused(k, each)
 	}
 }
 
-// notifyUnused finds settings for another type of target, which would have no effect.
-func (k *checker) notifyUnused(each string, n Notify) {
+// checkUnused finds settings for another type of target, which would have no effect.
+func (n Notify) checkUnused(k *checker, each string) {
 	for _, s := range []struct {
 		key string
 		set bool
@@ -169,7 +169,7 @@ func (k *checker) notifyUnused(each string, n Notify) {
 	}
 }
 
-func (k *checker) webhook(each string, n Notify) {
+func (n Notify) checkWebhook(k *checker, each string) {
 	k.endpoint(each+".url", n.URL)
 	if len(n.Secrets) == 0 || len(n.Secrets) > 2 {
 		k.find(each+".secrets", fmt.Sprintf("has %d names", len(n.Secrets)), "name the secret of the vault that signs, such as "+quote(globalSecret+"ops-webhook")+", and a second one while receivers change over")
@@ -199,7 +199,7 @@ func (k *checker) globalSecret(key, name, example string) {
 	}
 }
 
-func (k *checker) email(each string, n Notify) {
+func (n Notify) checkEmail(k *checker, each string) {
 	host, port, err := net.SplitHostPort(n.SMTP)
 	if err != nil || host == "" || port == "" {
 		k.find(each+".smtp", "is "+quote(n.SMTP), `set it to host:port of the mail server, such as "mail.example.org:587"`)
@@ -229,7 +229,7 @@ func (k *checker) mailbox(key, text string) {
 	}
 }
 
-func (k *checker) slack(each string, n Notify) {
+func (n Notify) checkSlack(k *checker, each string) {
 	k.endpoint(each+".url", n.URL)
 	if n.Channel == "" || strings.Trim(n.Channel, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789") != "" {
 		k.find(each+".channel", "is "+quote(n.Channel), `use the id of the channel, such as "C012AB3CD": Slack shows it below the details of the channel`)

@@ -83,7 +83,7 @@ func fillIssuers(c *Config, origins Origins) {
 	}
 }
 
-func (k *checker) oauthIssuers(c *Config) {
+func checkOAuthIssuers(k *checker, c *Config) {
 	seen := map[string]bool{}
 	for i, o := range c.OAuthIssuers {
 		each := fmt.Sprintf("oauth_issuers[%d]", i)
@@ -109,7 +109,7 @@ func (k *checker) oauthIssuers(c *Config) {
 			k.find(each+".members", "is empty, so that every token is refused", `add [[oauth_issuers.members]] with subject = "SUBJECT", acts_as = "user:NAME" and scopes = ["tool.call"]`)
 		}
 		for j, m := range o.Members {
-			k.oauthMember(fmt.Sprintf("%s.members[%d]", each, j), m)
+			m.check(k, fmt.Sprintf("%s.members[%d]", each, j))
 		}
 	}
 }
@@ -133,7 +133,7 @@ func (k *checker) jwks(key, text string) {
 	}
 }
 
-func (k *checker) oauthMember(each string, m OAuthMember) {
+func (m OAuthMember) check(k *checker, each string) {
 	if (m.Subject == "") == (m.Group == "") || len(m.Subject) > 255 || len(m.Group) > 256 {
 		k.find(each, "names no subject and no group, both, or one that is too long", `set subject = "..." for one, or group = "..." for all of a group`)
 	}
@@ -170,7 +170,7 @@ type Evaluator struct {
 	Subjects []string `toml:"subjects"`
 }
 
-func (k *checker) evaluators(c *Config) {
+func checkEvaluators(k *checker, c *Config) {
 	seen := map[string]bool{}
 	for i, e := range c.Evaluators {
 		each := fmt.Sprintf("evaluators[%d]", i)

@@ -104,10 +104,10 @@ func (o OIDC) ClientSecret() (string, error) {
 
 var claimForm = lazyregexp.New(`^[A-Za-z0-9_.:/-]{1,128}$`)
 
-func (k *checker) oidc(c *Config) {
+func checkOIDC(k *checker, c *Config) {
 	o := c.OIDC
 	if o.Issuer == "" {
-		k.withoutIssuer(o)
+		o.checkDisabled(k)
 		return
 	}
 	k.issuer("oidc.issuer", o.Issuer)
@@ -133,11 +133,11 @@ func (k *checker) oidc(c *Config) {
 		between(k, "oidc.max_age", o.MaxAge, time.Minute, 365*24*time.Hour)
 	}
 	between(k, "oidc.session", o.Session, 5*time.Minute, MaxSession)
-	k.oidcGroups(c)
+	checkOIDCGroups(k, c)
 }
 
-// withoutIssuer finds other settings of oidc if no issuer is set.
-func (k *checker) withoutIssuer(o OIDC) {
+// checkDisabled finds other settings of oidc if no issuer is set.
+func (o OIDC) checkDisabled(k *checker) {
 	if o.ClientID != "" || o.ClientSecretFile != "" || len(o.Groups) > 0 || o.AllowOwner || o.DeviceFlow {
 		k.find("oidc.issuer", "is missing, and other settings of oidc are there", "name the provider, or remove the other settings: logins are disabled")
 	}
@@ -155,7 +155,7 @@ func (k *checker) issuer(key, issuer string) {
 	}
 }
 
-func (k *checker) oidcGroups(c *Config) {
+func checkOIDCGroups(k *checker, c *Config) {
 	if len(c.OIDC.Groups) == 0 {
 		k.find("oidc.groups", "is empty, so logins are disabled", `add [[oidc.groups]] with group = "GROUP" and roles = ["ROLE"]`)
 	}

@@ -168,7 +168,7 @@ type ProcessRunner struct {
 // CPUTimeLimit returns CPUTimeLimitMS as a duration.
 func (p ProcessRunner) CPUTimeLimit() time.Duration { return millis(p.CPUTimeLimitMS) }
 
-func (k *checker) runner(p ProcessRunner) {
+func (p ProcessRunner) check(k *checker) {
 	k.oneOf("process_runner.tier", p.Tier, TierC, TierB)
 	k.oneOf("process_runner.fallback", p.Fallback, FallbackNone, FallbackUserNamespaces, FallbackLandlock, FallbackJobObject)
 	k.oneOf("process_runner.egress_enforcement_mode", p.EgressEnforcementMode, EgressStrict, EgressPreflight, EgressUnrestricted)
@@ -182,8 +182,8 @@ func (k *checker) runner(p ProcessRunner) {
 			k.find("process_runner.toolchains", "has "+quote(dir), "use an absolute path such as /opt/node-v22")
 		}
 	}
-	k.layers(p)
-	k.egress(p)
+	p.checkLayers(k)
+	p.checkEgress(k)
 	between(k, "process_runner.cpu_time_limit_ms", p.CPUTimeLimitMS, 100, dayMS)
 	between(k, "process_runner.memory_limit_bytes", p.MemoryLimitBytes, 16*mib, 1024*gib)
 	k.storable("process_runner.max_output_bytes", p.MaxOutputBytes, 2) // two streams
@@ -200,7 +200,7 @@ func (k *checker) runner(p ProcessRunner) {
 	}
 	between(k, "process_runner.cache_limit_bytes", p.CacheLimitBytes, mib, 1024*gib)
 	between(k, "process_runner.prepared", p.Prepared, 0, 64)
-	k.uids(p)
+	p.checkUIDs(k)
 }
 
 // layers are the names of layers in attestations. The sandbox determines which layers a machine
@@ -213,7 +213,7 @@ var layers = []string{
 	"job_object", "ui_restrictions", "cpu_rate", "restricted_token", "low_integrity",
 }
 
-func (k *checker) layers(p ProcessRunner) {
+func (p ProcessRunner) checkLayers(k *checker) {
 	for _, name := range p.RequiredLayers {
 		if slices.Contains(layers, name) {
 			continue
@@ -230,8 +230,8 @@ func (k *checker) layers(p ProcessRunner) {
 	}
 }
 
-// uids refuses a range that exceeds the valid user ids.
-func (k *checker) uids(p ProcessRunner) {
+// checkUIDs refuses a range that exceeds the valid user ids.
+func (p ProcessRunner) checkUIDs(k *checker) {
 	const most = 1<<31 - 2
 	between(k, "process_runner.uid_base", p.UIDBase, 0, most)
 	between(k, "process_runner.uid_count", p.UIDCount, 0, 65536)
@@ -240,7 +240,7 @@ func (k *checker) uids(p ProcessRunner) {
 	}
 }
 
-func (k *checker) workspaceMode(each string, w Workspace) {
+func (w Workspace) checkMode(k *checker, each string) {
 	if w.Mode != "" {
 		k.oneOf(each+".mode", w.Mode, ModeCopyOnWrite, ModeDirect)
 	}

@@ -118,7 +118,7 @@ var (
 	headerForm = lazyregexp.New("^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$") // RFC 9110 section 5.6.2
 )
 
-func (k *checker) secrets(c *Config) {
+func checkSecrets(k *checker, c *Config) {
 	names, variables := make(map[string]bool), make(map[string]bool)
 	for i, s := range c.Secrets {
 		each := fmt.Sprintf("secrets[%d]", i)

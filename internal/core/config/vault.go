@@ -48,7 +48,7 @@ func ReadPassphrase(path string) ([]byte, error) {
 	return phrase, nil
 }
 
-func (k *checker) vault(v Vault) {
+func (v Vault) check(k *checker) {
 	k.oneOf("vault.backend", v.Backend, "auto", "file", "secret_service", "keychain", "dpapi")
 	if v.PassphraseFile == "" {
 		return

@@ -52,11 +52,11 @@ type Skills struct {
 	MaxStorageBytes int64 `toml:"max_storage_bytes"`
 }
 
-func (k *checker) skills(s Skills) {
+func (s Skills) check(k *checker) {
 	between(k, "skills.max_storage_bytes", s.MaxStorageBytes, 0, 64*mib)
 }
 
-func (k *checker) wasm(w WASMRuntime) {
+func (w WASMRuntime) check(k *checker) {
 	between(k, "wasm_runtime.fuel_budget", w.FuelBudget, 1, 1_000_000_000_000)
 	between(k, "wasm_runtime.fuel_ceiling", w.FuelCeiling, 1, 1_000_000_000_000)
 	between(k, "wasm_runtime.max_memory_bytes", w.MaxMemoryBytes, 64<<10, 4*gib)
