@@ -17,8 +17,6 @@ const MaxInterface = 8
 // broad lists the types that still have more methods than MaxMethods, with their number. The numbers
 // MUST only decrease: split a type by noun instead of adding a method.
 var broad = map[string]int{
-	"internal/cli/client.App":             37,
-	"internal/cli/printer.Printer":        34,
 	"internal/cli/setup/install.Site":     26,
 	"internal/cli/things/vaultmove.Mover": 29,
 	"internal/cli/tui.model":              46,

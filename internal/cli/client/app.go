@@ -5,6 +5,7 @@ package client
 
 import (
 	"context"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
@@ -20,12 +21,11 @@ import (
 // App is one run of the program.
 type App struct {
 	*printer.Printer
-	// Address, Credentials and Config are the flags with these names; "" if not set.
-	Address, Credentials, Config string
-	// Context is the flag that selects one of several gateways.
-	Context string
-	// Socket is the flag that selects the local operator's socket.
-	Socket bool
+	*printer.Prompter
+	Settings
+	Keys     Keys
+	Dialer   Dialer
+	renewals renewer
 	// Terminal is the session name of calls in this terminal; "" without one.
 	Terminal string
 	// Retry is the pause before a lost connection of a run is reopened.
@@ -43,12 +43,28 @@ type StoreVerifier func(ctx context.Context, path, gateway string, known note.Ve
 
 // NewApp returns an App with these streams.
 func NewApp(s printer.Streams) *App {
-	return &App{
-		Printer: printer.New(s), Retry: firstRetry,
+	a := &App{
+		Retry: firstRetry,
 		Interrupt: func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 		},
 	}
+	p := printer.New(s)
+	a.use(p, printer.NewPrompter(p))
+	return a
+}
+
+// Redirected returns a copy of the App that writes its messages to w.
+func (a *App) Redirected(w io.Writer) *App {
+	out, p := *a, *a.Printer
+	p.Err = w
+	out.use(&p, a.Prompter.With(&p))
+	return &out
+}
+
+func (a *App) use(out *printer.Printer, prompts *printer.Prompter) {
+	a.Printer, a.Prompter, a.Settings.out = out, prompts, out
+	a.Keys, a.Dialer, a.renewals = Keys{out, prompts}, Dialer{out}, renewer{Dialer{out}}
 }
 
 // Connected returns a command function that first connects to the gateway.

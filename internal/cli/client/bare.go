@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/cli/printer"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity/ca"
 	"palyra/internal/identity/pairing"
@@ -27,9 +28,9 @@ type Bare struct {
 // Close closes the connection.
 func (b *Bare) Close() { _ = b.conn.Close() }
 
-// DialBare connects to a gateway for pairing. root is the gateway's CA; with nil any server is
+// Bare connects to a gateway for pairing. root is the gateway's CA; with nil any server is
 // accepted, and the pairing exchange must authenticate it.
-func (a *App) DialBare(ctx context.Context, address string, root *x509.Certificate, serverName string) (*Bare, error) {
+func (d Dialer) Bare(ctx context.Context, address string, root *x509.Certificate, serverName string) (*Bare, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS13, InsecureSkipVerify: true, NextProtos: []string{"h2"}} //#nosec G402 -- pairing.Trust and the exchange say whose it is
 	if root != nil {
 		cfg = ca.ClientTLS(root, serverName, nil)
@@ -47,11 +48,11 @@ func (a *App) DialBare(ctx context.Context, address string, root *x509.Certifica
 		return nil, reason.Errorf(reason.NotConnected, "%s does not respond like a gateway: %w", address, err).
 			WithRemedy("Check the address and the port, 7443 by default.")
 	}
-	return bareOver(a, conn, address)
+	return bareOver(d.out, conn, address)
 }
 
 // bareOver returns a Bare on an established connection.
-func bareOver(a *App, conn *tls.Conn, address string) (*Bare, error) {
+func bareOver(out *printer.Printer, conn *tls.Conn, address string) (*Bare, error) {
 	state := conn.ConnectionState()
 	exporter, err := pairing.Exporter(&state)
 	if err != nil {
@@ -73,7 +74,7 @@ func bareOver(a *App, conn *tls.Conn, address string) (*Bare, error) {
 	client := &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	return &Bare{
 		PairingServiceClient: palyrav1connect.NewPairingServiceClient(client, "https://"+address,
-			connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(deadline{a: a, address: address})),
+			connect.WithReadMaxBytes(maxMessage), connect.WithInterceptors(deadline{out: out, address: address})),
 		Seen: pairing.Seen{Exporter: exporter, Chain: state.PeerCertificates},
 		conn: conn,
 	}, nil

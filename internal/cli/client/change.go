@@ -34,10 +34,10 @@ func (d deadline) change(ctx context.Context, req connect.AnyRequest, next conne
 		return res, err
 	}
 	if why := res.Header().Get(changetable.AloneHeader); why != "" {
-		d.a.Say("applied without a second approver: %s", printer.VisibleLine(why))
+		d.out.Say("applied without a second approver: %s", printer.VisibleLine(why))
 	}
 	if id := res.Header().Get(changetable.ApprovalHeader); id != "" && waits != "" {
-		d.a.Say("approved: %s", id)
+		d.out.Say("approved: %s", id)
 	}
 	return res, nil
 }
@@ -50,16 +50,16 @@ const withdrawTimeout = 5 * time.Second
 // the result, for example for a key that it holds in memory.
 func (d deadline) interrupted(ctx context.Context, id string) {
 	if ctx.Value(waiting{}) != nil {
-		d.a.Say("the change is still pending; withdraw it with `palyra approvals cancel %s`", id)
+		d.out.Say("the change is still pending; withdraw it with `palyra approvals cancel %s`", id)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawTimeout)
 	defer cancel()
 	if _, err := d.g.Approvals.CancelApproval(ctx, &palyrav1.CancelApprovalRequest{ApprovalId: id}); err != nil {
-		d.a.Say("the change may still be pending; withdraw it with `palyra approvals cancel %s`", id)
+		d.out.Say("the change may still be pending; withdraw it with `palyra approvals cancel %s`", id)
 		return
 	}
-	d.a.Say("withdrawn: %s", id)
+	d.out.Say("withdrawn: %s", id)
 }
 
 // waits prints the pending approval of a change, once it exists, and returns its id; "" if the
@@ -82,7 +82,7 @@ func (d deadline) waits(ctx context.Context, done <-chan struct{}) string {
 	if v.GetSubjectType() == palyrav1.ApprovalSubjectType_APPROVAL_SUBJECT_TYPE_TOOL {
 		who = "a user who may approve"
 	}
-	d.a.Say("waiting for %s, %s left: approval %s, `palyra approve %s`",
-		who, strings.TrimPrefix(d.a.Relative(v.GetExpiresAt()), "in "), v.GetApprovalId(), v.GetApprovalId())
+	d.out.Say("waiting for %s, %s left: approval %s, `palyra approve %s`",
+		who, strings.TrimPrefix(d.out.Relative(v.GetExpiresAt()), "in "), v.GetApprovalId(), v.GetApprovalId())
 	return v.GetApprovalId()
 }

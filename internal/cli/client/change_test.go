@@ -77,7 +77,7 @@ func TestWaitingChangePrintsItsApprovers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var said bytes.Buffer
 				a := NewApp(printer.Streams{Err: &said})
-				d := deadline{a: a, g: &Gateway{Status: asking{}, Approvals: asking{}}}
+				d := deadline{out: a.Printer, g: &Gateway{Status: asking{}, Approvals: asking{}}}
 				_, err := d.WrapUnary(func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {
 					select {
 					case <-time.After(c.takes):
@@ -139,7 +139,7 @@ func TestWaitFlag(t *testing.T) {
 			var out, said bytes.Buffer
 			a := NewApp(printer.Streams{Out: &out, Err: &said})
 			req := request{procedure: palyrav1connect.StatusServiceThawProcedure, header: http.Header{}}
-			d := deadline{a: a, g: &Gateway{Status: asking{}, Approvals: asking{}}}
+			d := deadline{out: a.Printer, g: &Gateway{Status: asking{}, Approvals: asking{}}}
 			cmd := a.Waits(&cobra.Command{Use: "thaw", SilenceErrors: true, SilenceUsage: true, RunE: func(cmd *cobra.Command, _ []string) error {
 				_, err := d.WrapUnary(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
 					return connect.NewResponse(&palyrav1.ThawResponse{}), c.err
@@ -185,7 +185,7 @@ func TestInterruptedChange(t *testing.T) {
 				var said bytes.Buffer
 				var cancelled []string
 				gateway := asking{cancelled: &cancelled}
-				d := deadline{a: NewApp(printer.Streams{Err: &said}), g: &Gateway{Status: gateway, Approvals: gateway}}
+				d := deadline{out: printer.New(printer.Streams{Err: &said}), g: &Gateway{Status: gateway, Approvals: gateway}}
 				ctx, interrupt := context.WithTimeout(context.WithValue(t.Context(), waiting{}, c.mark), time.Minute)
 				defer interrupt()
 				_, err := d.WrapUnary(func(ctx context.Context, _ connect.AnyRequest) (connect.AnyResponse, error) {

@@ -63,14 +63,14 @@ func (c *Contexts) Add(name, dir string) error {
 	return nil
 }
 
-func (a *App) contextsFile() string {
-	return filepath.Join(a.Xdg("XDG_CONFIG_HOME", ".config"), "palyra", "contexts.json")
+func (s *Settings) contextsFile() string {
+	return filepath.Join(s.Xdg("XDG_CONFIG_HOME", ".config"), "palyra", "contexts.json")
 }
 
 // Contexts reads the contexts file; a missing one is empty.
-func (a *App) Contexts() (Contexts, error) {
+func (s *Settings) Contexts() (Contexts, error) {
 	var c Contexts
-	path := a.contextsFile()
+	path := s.contextsFile()
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return c, nil
@@ -87,8 +87,8 @@ func (a *App) Contexts() (Contexts, error) {
 }
 
 // WriteContexts replaces the contexts file atomically.
-func (a *App) WriteContexts(c Contexts) error {
-	path := a.contextsFile()
+func (s *Settings) WriteContexts(c Contexts) error {
+	path := s.contextsFile()
 	text, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return fmt.Errorf("writing the contexts: %w", err)
@@ -102,15 +102,15 @@ func (a *App) WriteContexts(c Contexts) error {
 // chosen returns the bundle of the selected context. It is the context of --context, or else
 // the current one, unless a flag or a variable specifies a bundle (named). ok is false if no
 // context is selected.
-func (a *App) chosen(named bool) (bundle string, ok bool, err error) {
-	if a.Context == "" && named {
+func (s *Settings) chosen(named bool) (bundle string, ok bool, err error) {
+	if s.Context == "" && named {
 		return "", false, nil
 	}
-	c, err := a.Contexts()
+	c, err := s.Contexts()
 	if err != nil {
 		return "", false, err
 	}
-	name := cmp.Or(a.Context, c.Current)
+	name := cmp.Or(s.Context, c.Current)
 	if name == "" {
 		return "", false, nil
 	}

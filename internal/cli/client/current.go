@@ -13,13 +13,15 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/cli/printer"
 	"palyra/internal/identity"
 )
 
 // current uses the present credential of a bundle. Another command, or palyrad, may renew its
 // key while this one runs, and the old key expires soon after.
 type current struct {
-	a            *App
+	out          *printer.Printer
+	renewals     renewer
 	dir, address string
 	// local is true if palyrad renews the bundle.
 	local bool
@@ -97,7 +99,7 @@ func again(r *http.Request) (*http.Request, error) {
 func (c *current) viaSocket() *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.beside != nil && c.a.Now().Sub(c.turned) >= renewEvery {
+	if c.beside != nil && c.out.Now().Sub(c.turned) >= renewEvery {
 		c.beside.CloseIdleConnections()
 		c.beside = nil
 	}
@@ -110,9 +112,9 @@ func (c *current) turnToSocket(t *http.Transport, why error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.turned.IsZero() {
-		c.a.Say("using the gateway's socket: %s does not answer (%s)", c.address, Explain(nil, why).Message)
+		c.out.Say("using the gateway's socket: %s does not answer (%s)", c.address, Explain(nil, why).Message)
 	}
-	c.beside, c.turned = t, c.a.Now()
+	c.beside, c.turned = t, c.out.Now()
 }
 
 // latest returns the transport of the bundle's present credential. If the bundle is not readable
@@ -121,12 +123,12 @@ func (c *current) latest(ctx context.Context) *http.Transport {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.reread()
-	now := c.a.Now()
+	now := c.out.Now()
 	if c.local || now.Before(c.bundle.RenewAt()) || now.Sub(c.tried) < renewEvery {
 		return c.transport
 	}
 	c.tried = now
-	if _, err := c.a.renewed(ctx, c.dir, c.bundle, c.address); err == nil {
+	if _, err := c.renewals.renewed(ctx, c.dir, c.bundle, c.address); err == nil {
 		c.reread()
 	}
 	return c.transport

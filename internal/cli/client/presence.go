@@ -15,8 +15,8 @@ import (
 
 // Prover creates proofs of presence with the presence key of the credential in use.
 type Prover struct {
-	a *App
-	g *Gateway
+	keys Keys
+	g    *Gateway
 	// Dir is the bundle, Device its device, Gateway the gateway's identifier in proofs.
 	Dir, Device, Gateway string
 	// Ask returns a passphrase; nil prompts at the terminal.
@@ -38,7 +38,7 @@ func (a *App) Prover(g *Gateway) (Prover, error) {
 		return Prover{}, reason.Errorf(reason.PresenceNotProven, "a proof of presence requires the credential of a device, not the socket, a token or a login").
 			WithRemedy("Specify the bundle of a device with --credentials, without --socket.")
 	}
-	return Prover{a: a, g: g, Dir: dir, Device: path.Base(b.Chain[0].URIs[0].Path), Gateway: presenceproof.Gateway(b.Root)}, nil
+	return Prover{keys: a.Keys, g: g, Dir: dir, Device: path.Base(b.Chain[0].URIs[0].Path), Gateway: presenceproof.Gateway(b.Root)}, nil
 }
 
 // Vote adds a proof to an otherwise complete vote.
@@ -139,7 +139,7 @@ func (p Prover) unlock(ctx context.Context, sha256 string) (crypto.Signer, error
 	}
 	ask := p.Ask
 	if ask == nil {
-		ask = p.a.Passphrase
+		ask = p.keys.Passphrase
 	}
 	phrase, err := ask(ctx, "passphrase of the presence key: ")
 	if err != nil {

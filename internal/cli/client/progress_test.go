@@ -25,7 +25,7 @@ func TestProgress(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var said bytes.Buffer
 			a := NewApp(printer.Streams{Err: &said, ErrTerminal: c.terminal})
-			call := deadline{a: a, address: "host:1"}.WrapUnary(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
+			call := deadline{out: a.Printer, address: "host:1"}.WrapUnary(func(context.Context, connect.AnyRequest) (connect.AnyResponse, error) {
 				time.Sleep(c.takes)
 				return nil, nil
 			})

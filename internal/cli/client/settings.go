@@ -5,9 +5,23 @@ import (
 	"os"
 	"path/filepath"
 
+	"palyra/internal/cli/printer"
 	"palyra/internal/core/config"
 	"palyra/internal/core/statedir"
+	"palyra/internal/core/text"
 )
+
+// Settings select the gateway and the credential bundle: by flags, variables, contexts and the
+// configuration file.
+type Settings struct {
+	// Address, Credentials and Config are the flags with these names; "" if not set.
+	Address, Credentials, Config string
+	// Context is the flag that selects one of several gateways.
+	Context string
+	// Socket is the flag that selects the local operator's socket.
+	Socket bool
+	out    *printer.Printer
+}
 
 // client has the resolved connection settings: flags override variables, which override the file
 // and the defaults.
@@ -23,29 +37,29 @@ type client struct {
 }
 
 // BundleInUse returns the directory of the credential bundle that commands use.
-func (a *App) BundleInUse() (string, error) {
-	c, err := a.client()
+func (s *Settings) BundleInUse() (string, error) {
+	c, err := s.client()
 	return c.credentials, err
 }
 
-func (a *App) client() (client, error) {
-	c, origins, err := a.clientConfig()
+func (s *Settings) client() (client, error) {
+	c, origins, err := s.clientConfig()
 	if err != nil {
 		return client{}, err
 	}
-	out := client{address: a.Address, credentials: cmp.Or(a.Credentials, c.Client.Credentials), notify: c.Client.Notify}
+	out := client{address: s.Address, credentials: cmp.Or(s.Credentials, c.Client.Credentials), notify: c.Client.Notify}
 	if out.address == "" && origins["client.address"].Source != config.SourceDefault {
 		out.address = c.Client.Address
 	}
-	named := a.Credentials != "" || origins["client.credentials"].Source == config.SourceEnv
-	bundle, chosen, err := a.chosen(named)
+	named := s.Credentials != "" || origins["client.credentials"].Source == config.SourceEnv
+	bundle, chosen, err := s.chosen(named)
 	if err != nil {
 		return client{}, err
 	}
 	if chosen {
 		// A context uses the address in its bundle, also if the file has another.
 		if out.credentials = bundle; origins["client.address"].Source != config.SourceEnv {
-			out.address = a.Address
+			out.address = s.Address
 		}
 	}
 	out.socket = statedir.Socket(c.StateDir)
@@ -57,13 +71,28 @@ func (a *App) client() (client, error) {
 }
 
 // Xdg returns a base directory of the XDG specification.
-func (a *App) Xdg(variable, underHome string) string {
-	if dir := a.Getenv(variable); filepath.IsAbs(dir) {
+func (s *Settings) Xdg(variable, underHome string) string {
+	if dir := s.out.Getenv(variable); filepath.IsAbs(dir) {
 		return dir
 	}
-	home := a.Getenv("HOME")
+	home := s.out.Getenv("HOME")
 	if home == "" {
 		home, _ = os.UserHomeDir()
 	}
 	return filepath.Join(home, filepath.FromSlash(underHome))
+}
+
+// clientConfig returns the part of the configuration that commands need. Faults in the daemon's
+// settings are only reported, because `palyra freeze` must work while palyra.toml is being edited.
+func (s *Settings) clientConfig() (*config.Config, config.Origins, error) {
+	c, origins, others, err := config.LoadClient(s.LoadOptions())
+	if len(others) > 0 {
+		s.out.Say("warning: the configuration has %s; see `palyra config check`", text.Plural(len(others), "error"))
+	}
+	return c, origins, err
+}
+
+// LoadOptions returns the sources of the configuration.
+func (s *Settings) LoadOptions() config.LoadOptions {
+	return config.LoadOptions{Path: s.Config, Env: s.out.Getenv, Environ: s.out.Environ}
 }

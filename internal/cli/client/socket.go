@@ -11,12 +11,12 @@ import (
 )
 
 // overSocket connects as the local operator of this machine, authenticated only by the user's uid.
-func (a *App) overSocket(c client) (*Gateway, error) {
+func (d Dialer) overSocket(c client) (*Gateway, error) {
 	if !c.local || c.address != "" {
 		return nil, command.Usage("--socket applies only to the gateway of this machine").
 			WithRemedy("Omit --credentials, --context and --address, and the corresponding variables and settings; or omit --socket.")
 	}
-	g := a.services(noRedirects(socketTransport(c.socket)), "http://localhost", c.socket)
+	g := d.services(noRedirects(socketTransport(c.socket)), "http://localhost", c.socket)
 	g.Local, g.Notify = true, c.notify
 	// The gateway's data in a bundle is usable without its key and certificate.
 	if b, err := identity.ReadGateway(c.credentials); err == nil {
@@ -38,13 +38,13 @@ func socketTransport(path string) *http.Transport {
 // withoutCertificate connects over the socket if the bundle of this machine's own gateway is
 // unusable, so that its operator can still freeze, inspect and repair it. It reports that, because
 // requests over the socket have fewer permissions. Otherwise it returns why.
-func (a *App) withoutCertificate(c client, why error) (*Gateway, error) {
+func (d Dialer) withoutCertificate(c client, why error) (*Gateway, error) {
 	if !c.local || c.address != "" {
 		return nil, why
 	}
 	if _, err := os.Stat(c.socket); err != nil {
 		return nil, why
 	}
-	a.Say("using the gateway's socket: %s", Explain(nil, why).Message)
-	return a.overSocket(c)
+	d.out.Say("using the gateway's socket: %s", Explain(nil, why).Message)
+	return d.overSocket(c)
 }

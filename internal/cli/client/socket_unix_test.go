@@ -54,7 +54,7 @@ func TestAddressThatDoesNotAnswer(t *testing.T) {
 		"without a socket":                 {"", connect.CodeUnavailable, 0},
 	} {
 		var said bytes.Buffer
-		way := &current{a: NewApp(printer.Streams{Err: &said}), dir: dir, address: address, local: true, socket: c.socket, transport: transport(&tls.Config{MinVersion: tls.VersionTLS13})}
+		way := &current{out: printer.New(printer.Streams{Err: &said}), dir: dir, address: address, local: true, socket: c.socket, transport: transport(&tls.Config{MinVersion: tls.VersionTLS13})}
 		status := palyrav1connect.NewStatusServiceClient(noRedirects(way), "https://"+address)
 		for range 2 {
 			if _, err := status.GetStatus(t.Context(), &palyrav1.GetStatusRequest{}); connect.CodeOf(err) != c.want {

@@ -19,21 +19,21 @@ type Known struct {
 }
 
 // Stranger returns a connection without a credential to a gateway with a known CA.
-func (a *App) Stranger(k Known) palyrav1connect.LoginServiceClient {
-	return a.logins(k.Address, ca.ClientTLS(k.Root, k.ServerName, nil))
+func (d Dialer) Stranger(k Known) palyrav1connect.LoginServiceClient {
+	return d.logins(k.Address, ca.ClientTLS(k.Root, k.ServerName, nil))
 }
 
-func (a *App) logins(address string, c *tls.Config) palyrav1connect.LoginServiceClient {
-	return a.services(noRedirects(transport(c)), "https://"+address, address).Logins
+func (d Dialer) logins(address string, c *tls.Config) palyrav1connect.LoginServiceClient {
+	return d.services(noRedirects(transport(c)), "https://"+address, address).Logins
 }
 
 // Meet retrieves the CA of the gateway at an address. Meet authenticates nothing and sends no
 // other request. The caller must have the CA's fingerprint compared, and then connect again
 // with Stranger, which trusts only that CA.
-func (a *App) Meet(ctx context.Context, address string) (Known, error) {
+func (d Dialer) Meet(ctx context.Context, address string) (Known, error) {
 	k := Known{Address: address}
 	//#nosec G402 -- the answer is compared with a fingerprint before anything is trusted
-	about, err := a.logins(address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}).
+	about, err := d.logins(address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}).
 		DescribeLogin(ctx, &palyrav1.DescribeLoginRequest{})
 	if err != nil {
 		return k, err

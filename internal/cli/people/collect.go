@@ -50,7 +50,7 @@ func (a *pairingCommands) collect(ctx context.Context, j *joining, c *pairing.Ca
 
 // collectOnce polls on one connection until there is an answer.
 func (a *pairingCommands) collectOnce(ctx context.Context, j *joining, c *pairing.Candidate, b identity.Bundle) (*palyrav1.CollectPairingResponse, error) {
-	bare, err := a.DialBare(ctx, j.address, b.Root, b.ServerName)
+	bare, err := a.Dialer.Bare(ctx, j.address, b.Root, b.ServerName)
 	if err != nil {
 		return nil, err
 	}

@@ -148,7 +148,7 @@ func (a *keyCommands) move(ctx context.Context, dir string, b identity.Bundle, f
 
 // intoKeyring moves a key into the keyring, if it can be read back from there.
 func (a *keyCommands) intoKeyring(ctx context.Context, dir string, kept *keptkey.Kept, private []byte) error {
-	ring := a.Keyring()
+	ring := a.Keys.Keyring()
 	err := ring.Put(ctx, kept.Item, private)
 	if err != nil {
 		return err
@@ -173,11 +173,11 @@ func (a *keyCommands) underPassphrase(ctx context.Context, dir string, public, p
 
 // sealed encrypts a key with a passphrase that is entered twice, and verifies the result.
 func (a *keyCommands) sealed(ctx context.Context, what string, public, private []byte) (*keptkey.Kept, error) {
-	phrase, err := a.Passphrase(ctx, "new passphrase for the "+what+": ")
+	phrase, err := a.Keys.Passphrase(ctx, "new passphrase for the "+what+": ")
 	if err != nil {
 		return nil, err
 	}
-	again, err := a.Passphrase(ctx, "repeat the passphrase: ")
+	again, err := a.Keys.Passphrase(ctx, "repeat the passphrase: ")
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +197,7 @@ func (a *keyCommands) sealed(ctx context.Context, what string, public, private [
 // undo restores the key into its file, and then deletes it in the protected location.
 func (a *keyCommands) undo(ctx context.Context, dir string, b identity.Bundle) error {
 	kept := b.Kept
-	b, err := a.Unlocked(ctx, b)
+	b, err := a.Keys.Unlocked(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -207,7 +207,7 @@ func (a *keyCommands) undo(ctx context.Context, dir string, b identity.Bundle) e
 	if kept.Place != keptkey.InKeyring {
 		return nil
 	}
-	if err := a.Keyring().Delete(ctx, kept.Item); err != nil && !errors.Is(err, keyring.ErrNotFound) {
+	if err := a.Keys.Keyring().Delete(ctx, kept.Item); err != nil && !errors.Is(err, keyring.ErrNotFound) {
 		a.Say("the key is a file again; its item %q is still in the keyring: %v", kept.Item, err)
 	}
 	return nil

@@ -88,7 +88,7 @@ func (a *loginCommands) login(ctx context.Context, o *options, at string) error 
 		return err
 	}
 	block, _ := pem.Decode(request)
-	try := attempt{gateway: a.Stranger(t.Known), key: key, request: block.Bytes}
+	try := attempt{gateway: a.Dialer.Stranger(t.Known), key: key, request: block.Bytes}
 	finish := a.inBrowser
 	if o.device {
 		finish = a.onDevice

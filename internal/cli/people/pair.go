@@ -144,7 +144,7 @@ func (a *pairingCommands) occupied(j *joining, err error) error {
 
 // approach connects, and verifies the server.
 func (a *pairingCommands) approach(ctx context.Context, j *joining) (*client.Bare, pairing.Offer, error) {
-	bare, err := a.DialBare(ctx, j.address, nil, "")
+	bare, err := a.Dialer.Bare(ctx, j.address, nil, "")
 	if err != nil {
 		return nil, pairing.Offer{}, err
 	}

@@ -99,7 +99,7 @@ func (a *loginCommands) byAddress(ctx context.Context, contexts client.Contexts,
 			return t, nil
 		}
 	}
-	if t.Known, err = a.Meet(ctx, address); err != nil || o.fingerprint != "" {
+	if t.Known, err = a.Dialer.Meet(ctx, address); err != nil || o.fingerprint != "" {
 		return t, err
 	}
 	if !a.Interactive() {

@@ -14,6 +14,37 @@ import (
 	"palyra/internal/cli/command"
 )
 
+// Prompter reads the answers of the user at the terminal, and input that is not a terminal.
+type Prompter struct {
+	// Arm is how long an answer is refused after its question appeared, so that earlier input
+	// cannot answer it.
+	Arm   time.Duration
+	out   *Printer
+	typed *lines
+}
+
+const armDelay = 400 * time.Millisecond
+
+// NewPrompter returns a prompter that writes its questions with out.
+func NewPrompter(out *Printer) *Prompter {
+	return &Prompter{Arm: armDelay, out: out, typed: &lines{from: out.In}}
+}
+
+// With returns a prompter for the same input that writes its questions with out.
+func (p *Prompter) With(out *Printer) *Prompter {
+	return &Prompter{Arm: p.Arm, out: out, typed: p.typed}
+}
+
+// Interactive reports whether prompts are possible: input and error output are terminals, and
+// prompts are not disabled.
+func (p *Prompter) Interactive() bool {
+	return p.out.InTerminal && p.out.ErrTerminal && !p.out.NoInput && p.out.Getenv("CI") == ""
+}
+
+// NextLine returns the next typed line, without its end. If ctx ends first, reading stops without
+// consuming input of the terminal.
+func (p *Prompter) NextLine(ctx context.Context) (string, error) { return p.typed.next(ctx) }
+
 // lines reads the user's input line by line.
 type lines struct {
 	from io.Reader
@@ -69,27 +100,27 @@ func (l *lines) read(ctx context.Context) ([]byte, error) {
 
 // Ask writes a question to stderr and returns the answer. Lines that were typed before the question
 // could be read are dropped.
-func (a *Printer) Ask(ctx context.Context, question string) (string, error) {
-	fmt.Fprint(a.Err, question)
+func (p *Prompter) Ask(ctx context.Context, question string) (string, error) {
+	fmt.Fprint(p.out.Err, question)
 	shown := time.Now()
 	for {
-		line, err := a.NextLine(ctx)
+		line, err := p.NextLine(ctx)
 		if err != nil {
 			return "", err
 		}
-		if time.Since(shown) >= a.Arm {
+		if time.Since(shown) >= p.Arm {
 			return strings.TrimSpace(line), nil
 		}
-		a.Say("(ignored: typed before the question could be read)")
-		fmt.Fprint(a.Err, question)
+		p.out.Say("(ignored: typed before the question could be read)")
+		fmt.Fprint(p.out.Err, question)
 	}
 }
 
 // Piped returns the next line of an input that is not a terminal. The last one may lack its end.
-func (a *Printer) Piped(ctx context.Context) (string, error) {
-	line, err := a.NextLine(ctx)
-	if errors.Is(err, io.EOF) && len(a.typed.rest) > 0 {
-		line, a.typed.rest = string(a.typed.rest), nil
+func (p *Prompter) Piped(ctx context.Context) (string, error) {
+	line, err := p.NextLine(ctx)
+	if errors.Is(err, io.EOF) && len(p.typed.rest) > 0 {
+		line, p.typed.rest = string(p.typed.rest), nil
 		return line, nil
 	}
 	return line, err
@@ -97,35 +128,35 @@ func (a *Printer) Piped(ctx context.Context) (string, error) {
 
 // AskHidden writes a question to stderr and returns the answer, which the terminal does not echo.
 // An input that is not a terminal is read as one line.
-func (a *Printer) AskHidden(ctx context.Context, question string) (string, error) {
-	if !a.InTerminal || a.ReadHidden == nil {
-		return a.Piped(ctx)
+func (p *Prompter) AskHidden(ctx context.Context, question string) (string, error) {
+	if !p.out.InTerminal || p.out.ReadHidden == nil {
+		return p.Piped(ctx)
 	}
-	fmt.Fprint(a.Err, question)
-	defer fmt.Fprintln(a.Err)
-	return a.ReadHidden(ctx)
+	fmt.Fprint(p.out.Err, question)
+	defer fmt.Fprintln(p.out.Err)
+	return p.out.ReadHidden(ctx)
 }
 
 // Confirm asks before an action that cannot be undone. Without a terminal, --yes is required.
-func (a *Printer) Confirm(ctx context.Context, sure bool, format string, args ...any) error {
-	if !sure && !a.Interactive() {
+func (p *Prompter) Confirm(ctx context.Context, sure bool, format string, args ...any) error {
+	if !sure && !p.Interactive() {
 		return command.Usage("this cannot be undone").WithRemedy("Repeat the command with --yes.")
 	}
-	return a.Agree(ctx, sure, VisibleLine(fmt.Sprintf(format, args...))+" This cannot be undone.")
+	return p.Agree(ctx, sure, VisibleLine(fmt.Sprintf(format, args...))+" This cannot be undone.")
 }
 
 // Agree asks a question and ends the command unless the answer is yes. sure is true if --yes
 // answered it.
-func (a *Printer) Agree(ctx context.Context, sure bool, question string) error {
+func (p *Prompter) Agree(ctx context.Context, sure bool, question string) error {
 	if sure {
 		return nil
 	}
-	answer, err := a.Ask(ctx, question+" [y/N] ")
+	answer, err := p.Ask(ctx, question+" [y/N] ")
 	if err != nil {
 		return err
 	}
 	if answer != "y" && answer != "yes" {
-		a.Say("nothing was changed")
+		p.out.Say("nothing was changed")
 		return command.Exit(1)
 	}
 	return nil

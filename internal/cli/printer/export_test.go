@@ -1,4 +1,4 @@
 package printer
 
 // Table exports table for tests.
-func (a *Printer) Table(l Listing, records []Record) string { return a.table(l, records) }
+func (a *Printer) Table(l Listing, records []Record) string { return a.layout().rows(l, records) }

@@ -79,7 +79,7 @@ func (a *Printer) PrintList(l Listing, records []Record) error {
 		a.Say("%s", l.Empty)
 		return nil
 	}
-	return a.WriteOut(a.table(l, records))
+	return a.WriteOut(a.layout().rows(l, records))
 }
 
 func (a *Printer) printEach(l Listing, records []Record) error {
@@ -111,7 +111,7 @@ func (a *Printer) PrintStream(l Listing, r Record, first bool) error {
 		}
 		return a.PrintYAML(Document(l.Kind, r.Body))
 	}
-	return a.WriteOut(a.streamRow(l, r, first))
+	return a.WriteOut(a.layout().streamRow(l, r, first))
 }
 
 // PrintOne prints a single record; in table format it prints the page that human writes.

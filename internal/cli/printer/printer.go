@@ -27,7 +27,7 @@ type Streams struct {
 	Environ func() []string
 }
 
-// Printer writes the output of a command to its streams, and prompts the user.
+// Printer writes the output of a command to its streams.
 type Printer struct {
 	Streams
 	// Output is the flag --output; "" if not set.
@@ -36,13 +36,7 @@ type Printer struct {
 	NoInput, NoColor bool
 	// Now is the clock.
 	Now func() time.Time
-	// Arm is how long an answer is refused after its question appeared, so that earlier input
-	// cannot answer it.
-	Arm   time.Duration
-	typed *lines
 }
-
-const armDelay = 400 * time.Millisecond
 
 // New returns a printer to streams. Concurrent messages on Err are not mixed.
 func New(s Streams) *Printer {
@@ -53,13 +47,7 @@ func New(s Streams) *Printer {
 		s.Environ = func() []string { return nil }
 	}
 	s.Err = &lockedWriter{to: s.Err}
-	return &Printer{Streams: s, Now: time.Now, Arm: armDelay, typed: &lines{from: s.In}}
-}
-
-// Interactive reports whether prompts are possible: input and error output are terminals, and
-// prompts are not disabled.
-func (a *Printer) Interactive() bool {
-	return a.InTerminal && a.ErrTerminal && !a.NoInput && a.Getenv("CI") == ""
+	return &Printer{Streams: s, Now: time.Now}
 }
 
 // Colour reports whether styles may be written to a stream.
@@ -80,14 +68,6 @@ func (a *Printer) Say(format string, args ...any) {
 	fmt.Fprintln(a.Err, VisibleText(fmt.Sprintf(format, args...)))
 }
 
-// wide is the number of cells a table may fill.
-func (a *Printer) wide() int {
-	if a.OutTerminal && a.Width > 0 {
-		return a.Width
-	}
-	return 0
-}
-
 // lockedWriter lets the progress message and the command share stderr.
 type lockedWriter struct {
 	mu sync.Mutex
@@ -99,7 +79,3 @@ func (w *lockedWriter) Write(p []byte) (int, error) {
 	defer w.mu.Unlock()
 	return w.to.Write(p)
 }
-
-// NextLine returns the next typed line, without its end. If ctx ends first, reading stops without
-// consuming input of the terminal.
-func (a *Printer) NextLine(ctx context.Context) (string, error) { return a.typed.next(ctx) }

@@ -15,43 +15,59 @@ const (
 	leastCell   = 4
 )
 
-// table formats records in columns. On a terminal, columns are truncated with an ellipsis, or
+// layout formats the rows of tables.
+type layout struct {
+	// wide adds the columns of the wide format, and truncates none.
+	wide bool
+	// limit is the number of cells of a row; 0 means no limit.
+	limit int
+	style Palette
+}
+
+// layout returns the layout of tables at stdout.
+func (a *Printer) layout() layout {
+	t := layout{wide: a.Format() == FormatWide, style: a.OutStyle()}
+	if a.OutTerminal {
+		t.limit = a.Width
+	}
+	return t
+}
+
+// rows formats records in columns. On a terminal, columns are truncated with an ellipsis, or
 // dropped, until a row fits. Elsewhere, and with -o wide, columns are complete.
-func (a *Printer) table(l Listing, records []Record) string {
+func (t layout) rows(l Listing, records []Record) string {
 	rows := make([][]string, 0, len(records)+1)
-	rows = append(rows, a.header(l))
+	rows = append(rows, t.header(l))
 	for _, r := range records {
-		rows = append(rows, a.row(r))
+		rows = append(rows, t.row(r))
 	}
 	widths := measure(rows)
-	if limit := a.wide(); limit > 0 && a.Format() != FormatWide {
-		rows, widths = l.fit(rows, limit)
+	if t.limit > 0 && !t.wide {
+		rows, widths = l.fit(rows, t.limit)
 	}
-	style := a.OutStyle()
 	var b strings.Builder
 	for i, row := range rows {
-		b.WriteString(line(row, widths, style.row(i)))
+		b.WriteString(line(row, widths, t.style.row(i)))
 	}
 	return b.String()
 }
 
 // streamRow formats one record of a stream.
-func (a *Printer) streamRow(l Listing, r Record, first bool) string {
-	header := a.header(l)
+func (t layout) streamRow(l Listing, r Record, first bool) string {
+	header := t.header(l)
 	widths := measure([][]string{header})
 	for i, w := range l.streamWidths() {
 		if i < len(widths) {
 			widths[i] = max(widths[i], w)
 		}
 	}
-	rows := [][]string{header, a.row(r)}
-	if limit := a.wide(); limit > 0 && a.Format() != FormatWide {
-		rows, widths = l.fitStream(rows, widths, limit)
+	rows := [][]string{header, t.row(r)}
+	if t.limit > 0 && !t.wide {
+		rows, widths = l.fitStream(rows, widths, t.limit)
 	}
-	style := a.OutStyle()
-	row := line(rows[1], widths, style.row(1))
+	row := line(rows[1], widths, t.style.row(1))
 	if first {
-		return line(rows[0], widths, style.row(0)) + row
+		return line(rows[0], widths, t.style.row(0)) + row
 	}
 	return row
 }
@@ -82,15 +98,15 @@ func (l Listing) streamWidths() []int {
 	return widths
 }
 
-func (a *Printer) header(l Listing) []string {
-	if a.Format() == FormatWide {
+func (t layout) header(l Listing) []string {
+	if t.wide {
 		return append(append([]string{}, l.Columns...), l.Wide...)
 	}
 	return l.Columns
 }
 
-func (a *Printer) row(r Record) []string {
-	if a.Format() == FormatWide {
+func (t layout) row(r Record) []string {
+	if t.wide {
 		return visibleCells(append(append([]string{}, r.Cells...), r.Wide...))
 	}
 	return visibleCells(r.Cells)

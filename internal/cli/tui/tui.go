@@ -88,10 +88,7 @@ type messageWriter struct {
 // redirectMessages returns the program with redirected messages.
 func redirectMessages(program *client.App) (*client.App, *messageWriter) {
 	messages := &messageWriter{to: program.Err}
-	a, p := *program, *program.Printer
-	p.Err = messages
-	a.Printer = &p
-	return &a, messages
+	return program.Redirected(messages), messages
 }
 
 func (s *messageWriter) redirect(show func(string)) {
