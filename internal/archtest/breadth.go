@@ -19,7 +19,6 @@ const MaxInterface = 8
 var broad = map[string]int{
 	"internal/cli/setup/install.Site":     26,
 	"internal/cli/things/vaultmove.Mover": 29,
-	"internal/cli/tui.model":              46,
 	"internal/egress/web.bridge":          26,
 	"internal/exec/sandbox/cgroup.Group":  33,
 	"internal/exec/sandbox/jail.Cell":     44,

@@ -56,10 +56,18 @@ const (
 	pageRows = 100
 )
 
+// queries creates commands that query the gateway.
+type queries struct {
+	app *client.App
+	g   *client.Gateway
+	// do creates a command for a query.
+	do func(func(context.Context) tea.Msg) tea.Cmd
+}
+
 // list requests the approvals that match the filter.
-func (m *model) list() tea.Cmd {
-	f, g := m.filter, m.g
-	return m.do(func(ctx context.Context) tea.Msg {
+func (q queries) list(f filter) tea.Cmd {
+	g := q.g
+	return q.do(func(ctx context.Context) tea.Msg {
 		out := listedMsg{filter: f.text}
 		for token, size := "", int32(pageRows); ; {
 			reply, err := g.Approvals.ListApprovals(ctx, f.page(size, token))
@@ -86,9 +94,9 @@ func (m *model) list() tea.Cmd {
 func tooLarge(err error) bool { return client.Explain(nil, err).Code == reason.RateLimited }
 
 // show reads one approval and lays it out.
-func (m *model) show(id string) tea.Cmd {
-	a, g, width := m.App, m.g, m.width
-	return m.do(func(ctx context.Context) tea.Msg {
+func (q queries) show(id string, width int) tea.Cmd {
+	a, g := q.app, q.g
+	return q.do(func(ctx context.Context) tea.Msg {
 		reply, err := g.Approvals.GetApproval(ctx, &palyrav1.GetApprovalRequest{ApprovalId: id})
 		if err != nil {
 			return shownMsg{id: id, err: err}
@@ -98,18 +106,18 @@ func (m *model) show(id string) tea.Cmd {
 	})
 }
 
-// refold lays the open approval out for another width.
-func (m *model) refold() tea.Cmd {
-	a, v, width := m.App, m.open.approval, m.width
-	return m.do(func(context.Context) tea.Msg {
+// refold lays an approval out for another width.
+func (q queries) refold(v *palyrav1.Approval, width int) tea.Cmd {
+	a := q.app
+	return q.do(func(context.Context) tea.Msg {
 		return foldedMsg{digest: v.GetCallDigest(), width: width, lines: pageOf(a, v, width)}
 	})
 }
 
 // cast sends a vote; with a passphrase, together with a proof of presence.
-func (m *model) cast(vote *palyrav1.DecideApprovalRequest, passphrase *string) tea.Cmd {
-	a, g := m.App, m.g
-	return m.do(func(ctx context.Context) tea.Msg {
+func (q queries) cast(vote *palyrav1.DecideApprovalRequest, passphrase *string) tea.Cmd {
+	a, g := q.app, q.g
+	return q.do(func(ctx context.Context) tea.Msg {
 		out := votedMsg{id: vote.GetApprovalId(), vote: vote}
 		if passphrase != nil {
 			prover, err := a.Prover(g)
@@ -129,9 +137,9 @@ func (m *model) cast(vote *palyrav1.DecideApprovalRequest, passphrase *string) t
 }
 
 // listGrants requests the live grants.
-func (m *model) listGrants() tea.Cmd {
-	g := m.g
-	return m.do(func(ctx context.Context) tea.Msg {
+func (q queries) listGrants() tea.Cmd {
+	g := q.g
+	return q.do(func(ctx context.Context) tea.Msg {
 		req := &palyrav1.ListGrantsRequest{}
 		list, _, err := client.Collect(mostRows, func(size int32) ([]*palyrav1.Grant, bool, error) {
 			req.PageSize = size
@@ -143,9 +151,9 @@ func (m *model) listGrants() tea.Cmd {
 	})
 }
 
-func (m *model) revoke(id, why string) tea.Cmd {
-	g := m.g
-	return m.do(func(ctx context.Context) tea.Msg {
+func (q queries) revoke(id, why string) tea.Cmd {
+	g := q.g
+	return q.do(func(ctx context.Context) tea.Msg {
 		reply, err := g.Approvals.RevokeGrant(ctx, &palyrav1.RevokeGrantRequest{GrantId: id, Reason: why})
 		return revokedMsg{reply.GetGrant(), err}
 	})

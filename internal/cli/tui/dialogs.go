@@ -46,7 +46,7 @@ type confirming struct {
 func (d *confirming) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 	name := k.String()
 	if by, ok := steps(name, m.pageRoom()-1); ok {
-		m.scroll(by) // the call can be scrolled to its end during the question
+		m.open.scroll(by, m.pageRoom()) // the call can be scrolled to its end during the question
 		return nil
 	}
 	switch name {
@@ -71,17 +71,17 @@ func (d *confirming) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 
 // send casts the vote; a proof of presence requires the passphrase first.
 func (d *confirming) send(m *model, present bool) tea.Cmd {
-	if m.open.approval == nil || m.refusal() != "" {
+	if m.open.approval == nil || m.open.refusal(m.presence) != "" {
 		m.notice = "it changed meanwhile; read it again"
 		m.dialog = nil
 		return nil
 	}
 	if present {
-		m.dialog = &proving{vote: m.request(d.vote), line: line{hidden: true}}
+		m.dialog = &proving{vote: m.open.request(d.vote), line: line{hidden: true}}
 		return nil
 	}
 	m.sending = true
-	return m.cast(m.request(d.vote), nil)
+	return m.queries.cast(m.open.request(d.vote), nil)
 }
 
 func (d *confirming) lines(m *model) []string {
@@ -197,7 +197,7 @@ func (d *denying) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 			return nil
 		}
 		m.sending = true
-		return m.cast(m.request(v), nil)
+		return m.queries.cast(m.open.request(v), nil)
 	default:
 		d.line.key(k)
 	}
@@ -224,7 +224,7 @@ func (d *proving) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 		phrase := d.line.text
 		d.line.text = ""
 		m.sending = true
-		return m.cast(d.vote, &phrase)
+		return m.queries.cast(d.vote, &phrase)
 	default:
 		d.line.key(k)
 	}

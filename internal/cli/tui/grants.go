@@ -6,6 +6,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/calls/ask"
@@ -78,7 +79,7 @@ func (d *revoking) key(m *model, k tea.KeyPressMsg) tea.Cmd {
 	case "enter":
 		if m.armed(d.since) {
 			m.dialog = nil
-			return m.revoke(d.grant.GetGrantId(), strings.TrimSpace(d.line.text))
+			return m.queries.revoke(d.grant.GetGrantId(), strings.TrimSpace(d.line.text))
 		}
 	default:
 		d.line.key(k)
@@ -94,10 +95,27 @@ func (d *revoking) lines(m *model) []string {
 }
 
 // grantLines returns the two lines of a grant.
-func (m *model) grantLines(g *palyrav1.Grant) (what, about string) {
+func grantLines(relative func(*timestamppb.Timestamp) string, g *palyrav1.Grant) (what, about string) {
 	parts := []string{
 		printer.Enum(g.GetScope()) + " " + printer.Enum(g.GetMatch()), g.GetPrincipal(), "used " + ask.GrantUses(g),
-		cmp.Or(strings.TrimPrefix(m.Relative(g.GetExpiresAt()), "in ")+" left", "no end"), "by " + strings.Join(g.GetApprovers(), ","),
+		cmp.Or(strings.TrimPrefix(relative(g.GetExpiresAt()), "in ")+" left", "no end"), "by " + strings.Join(g.GetApprovers(), ","),
 	}
 	return ask.GrantCovers(g), strings.Join(parts, " · ")
+}
+
+func (s *grantList) body(style printer.Palette, z size, relative func(*timestamppb.Timestamp) string, room int) []string {
+	switch {
+	case s.err != nil:
+		return []string{"", clip("  "+errorLine(s.err), z.width)}
+	case !s.came:
+		return []string{"", "  reading ..."}
+	case len(s.list) == 0:
+		return []string{"", "  no grant is live"}
+	}
+	var lines []string
+	for i := s.top; i < min(len(s.list), s.top+room/rowLines); i++ {
+		what, about := grantLines(relative, s.list[i])
+		lines = append(lines, z.two(style, what, about, i == s.at, false)...)
+	}
+	return lines
 }

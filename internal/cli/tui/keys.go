@@ -1,13 +1,9 @@
 package tui
 
 import (
-	"strings"
-
 	tea "charm.land/bubbletea/v2"
 
-	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/calls/ask"
-	"palyra/internal/cli/printer"
 )
 
 // keyHelp is the help of ?: every key with a function. A test tries all other keys.
@@ -65,7 +61,7 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 	case "ctrl+l":
 		return tea.Batch(tea.ClearScreen, m.again())
 	case "p":
-		m.pause()
+		m.inbox.pause(m.room())
 		return nil
 	}
 	switch {
@@ -79,28 +75,14 @@ func (m *model) key(k tea.KeyPressMsg) tea.Cmd {
 
 // again reloads everything on the screen from the gateway.
 func (m *model) again() tea.Cmd {
-	cmds := []tea.Cmd{m.list()}
+	cmds := []tea.Cmd{m.queries.list(m.inbox.filter)}
 	if m.open != nil {
-		cmds = append(cmds, m.show(m.open.id))
+		cmds = append(cmds, m.queries.show(m.open.id, m.width))
 	}
 	if m.grants != nil {
-		cmds = append(cmds, m.listGrants())
+		cmds = append(cmds, m.queries.listGrants())
 	}
 	return tea.Batch(cmds...)
-}
-
-// pause freezes the list, or continues it if it is frozen. While it is frozen, changes are
-// buffered and counted.
-func (m *model) pause() {
-	if m.held == nil {
-		m.held = map[string]*row{}
-		return
-	}
-	for _, r := range m.held {
-		m.rows.put(r, m.filter.admits)
-	}
-	m.held = nil
-	m.rows.reveal(m.room())
 }
 
 // steps returns the distance of movement keys.
@@ -125,23 +107,23 @@ func steps(name string, page int) (by int, ok bool) {
 
 func (m *model) listKey(name string) tea.Cmd {
 	if by, ok := steps(name, m.room()); ok {
-		m.rows.move(by, m.room())
+		m.inbox.rows.move(by, m.room())
 		return nil
 	}
 	switch name {
 	case "/":
-		m.dialog = &filtering{line{text: m.filter.text}}
+		m.dialog = &filtering{line{text: m.inbox.filter.text}}
 	case "esc":
-		if m.filter.text != "" {
+		if m.inbox.filter.text != "" {
 			return m.choose("")
 		}
 	case "x":
-		m.rows.tidy(m.room(), true)
+		m.inbox.rows.tidy(m.room(), true)
 	case "g":
 		m.grants = &grantList{}
-		return m.listGrants()
+		return m.queries.listGrants()
 	case "enter", "a", "s", "d", "c":
-		r := m.rows.under()
+		r := m.inbox.rows.under()
 		if r == nil {
 			return nil
 		}
@@ -149,14 +131,14 @@ func (m *model) listKey(name string) tea.Cmd {
 		if name != "enter" {
 			m.open.then = name
 		}
-		return m.show(r.id)
+		return m.queries.show(r.id, m.width)
 	}
 	return nil
 }
 
 func (m *model) detailKey(name string) tea.Cmd {
 	if by, ok := steps(name, m.pageRoom()-1); ok {
-		m.scroll(by)
+		m.open.scroll(by, m.pageRoom())
 		return nil
 	}
 	switch name {
@@ -164,7 +146,7 @@ func (m *model) detailKey(name string) tea.Cmd {
 		m.open = nil
 	case "g":
 		m.grants = &grantList{}
-		return m.listGrants()
+		return m.queries.listGrants()
 	case "a", "s", "d", "c":
 		if m.open.approval == nil || !m.armed(m.open.since) {
 			return nil
@@ -181,7 +163,7 @@ func (m *model) begin(name string) {
 		m.dialog = &copying{commands: []string{"palyra approvals show " + v.GetApprovalId(), allowOnce.Command(v), ask.Vote{Reason: "TEXT"}.Command(v)}}
 		return
 	}
-	if why := m.refusal(); why != "" {
+	if why := m.open.refusal(m.presence); why != "" {
 		m.notice = why
 		return
 	}
@@ -195,21 +177,6 @@ func (m *model) begin(name string) {
 	}
 }
 
-var allowOnce = ask.Vote{Allow: true, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_ONCE}
-
-// refusal returns why an answer to the open approval would be refused, "" if it may be accepted.
-func (m *model) refusal() string {
-	v := m.open.approval
-	if v.GetState() != palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
-		return "it is " + stateOf(v) + " already"
-	}
-	you := v.GetYou()
-	if you == nil || you.GetMayDecide() || you.GetWithPresence() && m.presence {
-		return ""
-	}
-	return strings.TrimSpace(printer.Sentence(you.GetMessage()) + " " + you.GetRemedy())
-}
-
 // choose filters the list by a text, if the text parses.
 func (m *model) choose(text string) tea.Cmd {
 	f, err := parseFilter(text, m.Now())
@@ -217,13 +184,13 @@ func (m *model) choose(text string) tea.Cmd {
 		m.notice = errorLine(err)
 		return nil
 	}
-	m.filter, m.rows, m.more, m.dialog = f, rows{}, false, nil
-	return m.list()
+	m.inbox.filter, m.inbox.rows, m.inbox.more, m.dialog = f, rows{}, false, nil
+	return m.queries.list(m.inbox.filter)
 }
 
-// typed returns the line being typed, nil for none.
-func (m *model) typed() *line {
-	switch d := m.dialog.(type) {
+// typed returns the line that is being typed in a dialog, nil for none.
+func typed(d dialog) *line {
+	switch d := d.(type) {
 	case *filtering:
 		return &d.line
 	case *timing:
@@ -236,9 +203,4 @@ func (m *model) typed() *line {
 		return &d.line
 	}
 	return nil
-}
-
-// scroll moves the page of the open approval.
-func (m *model) scroll(by int) {
-	m.open.top = max(0, min(m.open.top+by, len(m.open.lines)-m.pageRoom()))
 }

@@ -1,7 +1,6 @@
 package tui
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"charm.land/lipgloss/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
-	"palyra/internal/cli/calls/ask"
 	"palyra/internal/cli/printer"
 	"palyra/internal/core/text"
 )
@@ -24,7 +22,10 @@ const (
 // rowLines is the number of lines of an approval in the list.
 const rowLines = 2
 
-func (m *model) small() bool { return m.width < leastWidth || m.height < leastHeight }
+// size is the size of the terminal in cells.
+type size struct{ width, height int }
+
+func (s size) small() bool { return s.width < leastWidth || s.height < leastHeight }
 
 // View implements tea.Model.
 func (m *model) View() tea.View {
@@ -68,17 +69,17 @@ func (m *model) head() string {
 		}
 		left += ", " + orNone(v.GetSeverity())
 	default:
-		left += "  " + text.Plural(m.rows.waiting(), "call") + " waiting"
-		if m.more {
-			left += fmt.Sprintf(", the oldest %d are listed", len(m.rows.list))
+		left += "  " + text.Plural(m.inbox.rows.waiting(), "call") + " waiting"
+		if m.inbox.more {
+			left += fmt.Sprintf(", the oldest %d are listed", len(m.inbox.rows.list))
 		}
 	}
-	if m.held != nil {
-		left += fmt.Sprintf("  PAUSED, %d changed", len(m.held))
+	if m.inbox.held != nil {
+		left += fmt.Sprintf("  PAUSED, %d changed", len(m.inbox.held))
 	}
 	mark := style.Green("● live")
-	if !m.isLive() {
-		mark = style.Red("○ stale " + printer.Span(m.Now().Sub(m.heard)))
+	if !m.feed.isLive(m.Now()) {
+		mark = style.Red("○ stale " + printer.Span(m.Now().Sub(m.feed.heard)))
 	}
 	left = clip(left, m.width-lipgloss.Width(mark)-1)
 	return style.Bold(left) + strings.Repeat(" ", max(1, m.width-lipgloss.Width(left)-lipgloss.Width(mark))) + mark
@@ -111,19 +112,19 @@ func (m *model) pageRoom() int { return max(1, m.height-1-len(m.foot())) }
 func (m *model) body(room int) []string {
 	switch {
 	case m.help:
-		return m.helpLines()
+		return helpLines()
 	case m.grants != nil:
-		return m.grantBody(room)
+		return m.grants.body(m.OutStyle(), m.size, m.Relative, room)
 	case m.open != nil && m.open.approval == nil:
 		return []string{"reading ..."}
 	case m.open != nil:
 		top := min(m.open.top, len(m.open.lines))
 		return m.open.lines[top:min(len(m.open.lines), top+room)]
 	}
-	return m.listBody(room)
+	return m.inbox.body(m.OutStyle(), m.size, m.Now(), room)
 }
 
-func (m *model) helpLines() []string {
+func helpLines() []string {
 	var lines []string
 	for _, k := range keyHelp {
 		lines = append(lines, fmt.Sprintf("  %-33s %s", k[0], k[1]))
@@ -131,27 +132,8 @@ func (m *model) helpLines() []string {
 	return lines
 }
 
-func (m *model) listBody(room int) []string {
-	if len(m.rows.list) == 0 {
-		return []string{"", "  no call waits" + map[bool]string{true: " that the filter admits", false: ""}[m.filter.text != ""]}
-	}
-	var lines []string
-	for i, r := range m.rows.seen(room / rowLines) {
-		about := []string{printer.Enum(r.state), orNone(r.severity), "asked " + printer.Span(max(0, m.Now().Sub(r.created))) + " ago"}
-		switch {
-		case r.pending():
-			about = append(about, leftOf(r.expires.Sub(m.Now())))
-		case r.answered != "":
-			about = append(about, r.answered)
-		}
-		lines = append(lines, m.two(r.what, strings.Join(append(about, r.by), " · "), m.rows.top+i == m.rows.at, r.gone)...)
-	}
-	return lines
-}
-
 // two returns the two lines of a list item: its subject, and its details.
-func (m *model) two(what, about string, under, gone bool) []string {
-	style := m.OutStyle()
+func (s size) two(style printer.Palette, what, about string, under, gone bool) []string {
 	mark, paint := "  ", style.Bold
 	switch {
 	case under:
@@ -159,25 +141,7 @@ func (m *model) two(what, about string, under, gone bool) []string {
 	case gone:
 		paint = style.Dim
 	}
-	return []string{paint(mark + clip(what, m.width-2)), style.Dim("    " + clip(about, m.width-4))}
-}
-
-func (m *model) grantBody(room int) []string {
-	s := m.grants
-	switch {
-	case s.err != nil:
-		return []string{"", clip("  "+errorLine(s.err), m.width)}
-	case !s.came:
-		return []string{"", "  reading ..."}
-	case len(s.list) == 0:
-		return []string{"", "  no grant is live"}
-	}
-	var lines []string
-	for i := s.top; i < min(len(s.list), s.top+room/rowLines); i++ {
-		what, about := m.grantLines(s.list[i])
-		lines = append(lines, m.two(what, about, i == s.at, false)...)
-	}
-	return lines
+	return []string{paint(mark + clip(what, s.width-2)), style.Dim("    " + clip(about, s.width-4))}
 }
 
 // foot returns the bottom lines: changes, the summary directly above its answer, the dialog or the
@@ -195,7 +159,7 @@ func (m *model) foot() []string {
 		} else if m.open.changed != "" {
 			lines = append(lines, style.Yellow(clip("! "+m.open.changed, m.width)))
 		}
-		lines = append(lines, m.asked()...)
+		lines = append(lines, m.open.asked(style, m.width)...)
 	}
 	lines = append([]string{style.Dim(rule)}, lines...)
 	switch {
@@ -213,33 +177,14 @@ func (m *model) foot() []string {
 		lines = append(lines, clip(m.keyLine(), m.width))
 	}
 	notice := m.notice
-	if notice == "" && m.away != "" {
-		notice = m.away + " (leave with q and start again)"
+	if notice == "" && m.feed.away != "" {
+		notice = m.feed.away + " (leave with q and start again)"
 	}
 	return append(lines, clip(notice, m.width))
 }
 
-func (m *model) ruleWith(text string) string {
-	return "──" + text + strings.Repeat("─", max(0, m.width-2-len(text)))
-}
-
-// mostAsked is the number of summary lines above an answer.
-const mostAsked = 3
-
-// asked returns the summary, and the missing votes.
-func (m *model) asked() []string {
-	v := m.open.approval
-	lines := fold(printer.VisibleLine(head(whatOf(v), mostAsked*m.width+1)), m.width)
-	if len(lines) > mostAsked {
-		lines = append(lines[:mostAsked-1], clip(lines[mostAsked-1], m.width-18)+" (all of it above)")
-	}
-	for i := range lines {
-		lines[i] = m.OutStyle().Bold(lines[i])
-	}
-	if needed := cmp.Or(ask.Needs(v), v.GetMissing()); needed != "" && v.GetState() == palyrav1.ApprovalState_APPROVAL_STATE_PENDING {
-		lines = append(lines, clip("still needed: "+needed, m.width))
-	}
-	return lines
+func (s size) ruleWith(text string) string {
+	return "──" + text + strings.Repeat("─", max(0, s.width-2-len(text)))
 }
 
 // keyLine returns the keys of the screen, or why an answer would be refused.
@@ -251,12 +196,12 @@ func (m *model) keyLine() string {
 		return "j k move   r take back   c copy as command   Esc back   ? help   q quit"
 	case m.open != nil && m.open.approval == nil:
 		return "Esc back   q quit"
-	case m.open != nil && m.refusal() != "":
-		return "no answer: " + m.refusal() + "   Esc back   ? help"
+	case m.open != nil && m.open.refusal(m.presence) != "":
+		return "no answer: " + m.open.refusal(m.presence) + "   Esc back   ? help"
 	case m.open != nil:
 		return "a allow once   s allow more   d deny   c copy as command   Esc back   ? help"
-	case m.filter.text != "":
-		return "filter " + m.filter.text + "   / change   Esc take it away   ? help   q quit"
+	case m.inbox.filter.text != "":
+		return "filter " + m.inbox.filter.text + "   / change   Esc take it away   ? help   q quit"
 	}
 	return "j k move   Enter show   a allow   d deny   / filter   g grants   ? help   q quit"
 }
