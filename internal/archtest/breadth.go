@@ -23,7 +23,6 @@ var broad = map[string]int{
 	"internal/exec/sandbox/cgroup.Group":  33,
 	"internal/exec/sandbox/jail.Cell":     44,
 	"internal/exec/sandbox/jail.Machine":  27,
-	"internal/gateway/doctor.subject":     39,
 	"internal/store/sqlite.Conn":          30,
 	"internal/store/sqlite.writer":        36,
 }

@@ -104,22 +104,20 @@ type Store interface {
 	Close(ctx context.Context) error
 }
 
-// subject is the examined gateway, with the results of the exams so far. The state directory is
-// only read, except for one file that is written to measure the disk and then removed.
+// subject is the examined state directory, with the results of the exams so far. It is only read,
+// except for one file that is written to measure the disk and then removed.
 type subject struct {
 	Config
 	// running is true when a daemon holds the state directory.
 	running bool
 	// made is true if the state directory already contains a gateway.
 	made bool
-	// chosen is the sandbox found by the check "sandbox", for the checks of its layers.
-	chosen sandbox.Choice
 }
 
 // Examine checks every requirement of a gateway with this configuration, with or without a running
 // daemon. It changes nothing.
 func Examine(ctx context.Context, c Config) []Check {
-	p := &subject{Config: c}
+	p, members, declared := &subject{Config: c}, people{c}, settings{c}
 	var exams []Check
 	for _, exam := range []struct {
 		name string
@@ -133,25 +131,26 @@ func Examine(ctx context.Context, c Config) []Check {
 		{"keys", p.keys},
 		{"key places", p.places},
 		{"operator key", p.operatorKey},
-		{"dual control", p.dualControl},
-		{"presence", p.presence},
+		{"dual control", members.dualControl},
+		{"presence", members.presence},
 		{"vault", p.vault},
 		{"journal", p.journal},
 		{"restored backup", p.restored},
 		{"clock", p.clock},
-		{"listen.api", p.apiPort},
-		{"listen.metrics", p.metricsPort},
-		{"listen.agents", p.agentsPort},
-		{"listen.console", p.consolePort},
-		{"console.origin", p.consoleOrigin},
-		{"workspaces", p.workspaces},
-		{"policy", p.policy},
-		{"models", p.models},
-		{"secrets", p.secrets},
+		{"listen.api", p.port("listen.api", c.Settings.Listen.API)},
+		{"listen.metrics", p.port("listen.metrics", c.Settings.Listen.Metrics)},
+		{"listen.agents", p.port("listen.agents", c.Settings.Listen.Agents)},
+		{"listen.console", p.port("listen.console", c.Settings.Listen.Console)},
+		{"console.origin", members.consoleOrigin},
+		{"workspaces", declared.workspaces},
+		{"policy", declared.policy},
+		{"models", declared.models},
+		{"secrets", declared.secrets},
 	} {
 		exams = append(exams, timed(ctx, exam.name, exam.look))
 	}
-	return append(exams, p.sandboxes(ctx)...)
+	s := &sandboxes{Config: c, running: p.running}
+	return append(exams, s.examine(ctx)...)
 }
 
 func timed(ctx context.Context, name string, look func(context.Context) finding) Check {

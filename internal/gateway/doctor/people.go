@@ -17,34 +17,37 @@ import (
 	"palyra/internal/identity/passkey"
 )
 
+// people examines the members: who can approve, and who can prove presence.
+type people struct{ Config }
+
 // dualControl reports whether changes of the gateway take a second person, and the possible second
 // people. A single person is not a defect.
-func (p *subject) dualControl(ctx context.Context) finding {
+func (p people) dualControl(ctx context.Context) finding {
 	if _, err := os.Stat(statedir.Store(p.Settings.StateDir)); err != nil {
 		return skipped("the gateway has no members yet")
 	}
-	people, _, err := p.people(ctx)
+	found, _, err := p.load(ctx)
 	if err != nil {
 		return broken(err)
 	}
-	standing := people.DualControl(!p.Settings.DualControl)
+	standing := found.DualControl(!p.Settings.DualControl)
 	switch {
 	case standing.On:
 		return fine("on: a change of the gateway takes two independent people of " + standing.Why)
 	case p.Settings.DualControl:
 		return fine("not in force: " + standing.Why)
-	case people.DualControl(false).On:
+	case found.DualControl(false).On:
 		return doubtful("off: "+standing.Why+", and there are two people", "Leave dual_control out, so that changes of members and policies, and a thaw, take a second person.")
 	}
 	return fine("off: " + standing.Why)
 }
 
 // presence reports policies that require proof of presence while no member can give it.
-func (p *subject) presence(ctx context.Context) finding {
+func (p people) presence(ctx context.Context) finding {
 	if _, err := os.Stat(statedir.Store(p.Settings.StateDir)); err != nil {
 		return skipped("the gateway has no members yet")
 	}
-	sources, _, err := p.policies()
+	sources, _, err := readPolicies(p.Settings)
 	if err != nil {
 		return skipped("the policies cannot be read, see the check policy")
 	}
@@ -52,7 +55,7 @@ func (p *subject) presence(ctx context.Context) finding {
 	if err != nil {
 		return broken(err)
 	}
-	people, devices, err := p.people(ctx)
+	found, devices, err := p.load(ctx)
 	if err != nil {
 		return broken(err)
 	}
@@ -60,7 +63,7 @@ func (p *subject) presence(ctx context.Context) finding {
 	if err != nil {
 		return broken(err)
 	}
-	set, err := policy.Load(policyadmin.SetConfig(p.Settings, sources, tools, people.Members.List(), people.Members.Roles()))
+	set, err := policy.Load(policyadmin.SetConfig(p.Settings, sources, tools, found.Members.List(), found.Members.Roles()))
 	if err != nil {
 		return skipped("the policies do not load, see the check policy")
 	}
@@ -79,8 +82,8 @@ func (p *subject) presence(ctx context.Context) finding {
 	return fine(fmt.Sprintf("people who can prove it: %d", len(proving)))
 }
 
-// people returns the people in the store, as a start would load them.
-func (p *subject) people(ctx context.Context) (found dualcontrol.People, devices []identity.Device, err error) {
+// load returns the people in the store, as a start would load them.
+func (p people) load(ctx context.Context) (found dualcontrol.People, devices []identity.Device, err error) {
 	db, err := p.OpenStore(ctx)
 	if err != nil {
 		return found, nil, err
@@ -111,7 +114,7 @@ func (p *subject) people(ctx context.Context) (found dualcontrol.People, devices
 }
 
 // storedPasskeys returns all passkeys in the store.
-func (p *subject) storedPasskeys(ctx context.Context) (list []passkey.Passkey, err error) {
+func (p people) storedPasskeys(ctx context.Context) (list []passkey.Passkey, err error) {
 	db, err := p.OpenStore(ctx)
 	if err != nil {
 		return nil, err
@@ -121,7 +124,7 @@ func (p *subject) storedPasskeys(ctx context.Context) (list []passkey.Passkey, e
 }
 
 // passkeys returns the members with a passkey that counts.
-func (p *subject) passkeys(ctx context.Context) (list []access.Principal, err error) {
+func (p people) passkeys(ctx context.Context) (list []access.Principal, err error) {
 	stored, err := p.storedPasskeys(ctx)
 	for _, k := range stored {
 		if k.Counts() {
@@ -133,7 +136,7 @@ func (p *subject) passkeys(ctx context.Context) (list []access.Principal, err er
 
 // ceiled returns an engine with the configuration and the ceilings only. They alone decide who is
 // admitted, so the operator's policies are not needed.
-func (p *subject) ceiled(ctx context.Context, db Store, registry *access.Registry) (*policy.Engine, error) {
+func (p people) ceiled(ctx context.Context, db Store, registry *access.Registry) (*policy.Engine, error) {
 	ceilings, err := db.Ceilings(ctx)
 	if err != nil {
 		return nil, err

@@ -49,7 +49,7 @@ func TestGroupsFinding(t *testing.T) {
 		{sandbox.Status{Available: true, Limits: "rlimit"}, "", nil, Warning, "no writable controllers"},
 	} {
 		asked := false
-		p := subject{Config: Config{Groups: func(context.Context) (string, error) {
+		p := sandboxes{Config: Config{Groups: func(context.Context) (string, error) {
 			asked = true
 			return c.how, c.err
 		}}, chosen: sandbox.Choice{Status: c.status}}

@@ -16,70 +16,79 @@ import (
 	"palyra/internal/exec/sandbox/toolchain"
 )
 
-// sandboxes examines the sandbox as a whole, its components, and each layer separately.
-func (p *subject) sandboxes(ctx context.Context) []Check {
-	exams := []Check{timed(ctx, "sandbox", p.sandbox)}
-	if p.chosen.Backend == nil {
+// sandboxes examines the sandbox of programs.
+type sandboxes struct {
+	Config
+	// running is true when a daemon holds the state directory.
+	running bool
+	// chosen is the sandbox found by the check "sandbox", for the checks of its layers.
+	chosen sandbox.Choice
+}
+
+// examine examines the sandbox as a whole, its components, and each layer separately.
+func (s *sandboxes) examine(ctx context.Context) []Check {
+	exams := []Check{timed(ctx, "sandbox", s.open)}
+	if s.chosen.Backend == nil {
 		return exams
 	}
 	exams = append(exams,
-		timed(ctx, "sandbox: bubblewrap", func(context.Context) finding { return bubblewrapFinding(p.chosen.Status) }),
-		timed(ctx, "sandbox: user namespaces", func(context.Context) finding { return userNamespaces(p.chosen) }),
-		timed(ctx, "sandbox: room", func(context.Context) finding { return roomFinding(p.chosen.Status) }),
-		timed(ctx, "sandbox: control groups", p.groups),
+		timed(ctx, "sandbox: bubblewrap", func(context.Context) finding { return bubblewrapFinding(s.chosen.Status) }),
+		timed(ctx, "sandbox: user namespaces", func(context.Context) finding { return userNamespaces(s.chosen) }),
+		timed(ctx, "sandbox: room", func(context.Context) finding { return roomFinding(s.chosen.Status) }),
+		timed(ctx, "sandbox: control groups", s.groups),
 		timed(ctx, "sandbox: toolchains", func(context.Context) finding {
-			return toolchains(toolchain.Find(toolchain.For(p.Settings, p.chosen.Status.Tier)))
+			return toolchains(toolchain.Find(toolchain.For(s.Settings, s.chosen.Status.Tier)))
 		}),
-		timed(ctx, "sandbox: WebAssembly", p.guests),
-		timed(ctx, "sandbox: egress", func(context.Context) finding { return egressFinding(p.Settings.ProcessRunner, p.chosen.Status) }),
+		timed(ctx, "sandbox: WebAssembly", s.guests),
+		timed(ctx, "sandbox: egress", func(context.Context) finding { return egressFinding(s.Settings.ProcessRunner, s.chosen.Status) }),
 	)
-	if p.chosen.Status.Available {
-		for _, e := range p.chosen.Backend.Examine(ctx) {
-			exams = append(exams, layerCheck(e, p.Settings.ProcessRunner.RequiredLayers))
+	if s.chosen.Status.Available {
+		for _, e := range s.chosen.Backend.Examine(ctx) {
+			exams = append(exams, layerCheck(e, s.Settings.ProcessRunner.RequiredLayers))
 		}
 	}
-	if err := p.chosen.Backend.Close(); err != nil {
+	if err := s.chosen.Backend.Close(); err != nil {
 		exams = append(exams, timed(ctx, "sandbox: end", func(context.Context) finding { return broken(fmt.Errorf("closing the sandbox: %w", err)) }))
 	}
 	return exams
 }
 
-// sandbox opens the sandbox as palyrad would, runs a program and reads its
+// open opens the sandbox as palyrad would, runs a program and reads its
 // isolation back.
-func (p *subject) sandbox(ctx context.Context) finding {
-	if !p.Settings.ProcessRunner.Enabled {
+func (s *sandboxes) open(ctx context.Context) finding {
+	if !s.Settings.ProcessRunner.Enabled {
 		return skipped("process_runner.enabled is false")
 	}
-	at, remove, err := p.scratch()
+	at, remove, err := scratch(s.Settings.StateDir)
 	if err != nil {
 		return broken(err)
 	}
-	p.chosen, err = sandbox.Choose(ctx, p.Sandboxes(at), p.Lowest)
+	s.chosen, err = sandbox.Choose(ctx, s.Sandboxes(at), s.Lowest)
 	if err != nil {
 		return broken(errors.Join(err, remove()))
 	}
-	p.chosen.Backend = scratched{p.chosen.Backend, remove}
-	return sandboxFinding(p.chosen, p.Settings.ProcessRunner.RequiredLayers)
+	s.chosen.Backend = scratched{s.chosen.Backend, remove}
+	return sandboxFinding(s.chosen, s.Settings.ProcessRunner.RequiredLayers)
 }
 
 // guests starts the worker of WebAssembly guests. `make build` builds the worker only if gcc is
 // installed. A missing worker is therefore a failure only if the settings require it.
-func (p *subject) guests(ctx context.Context) finding {
-	settings := p.Settings.WASM
-	if !settings.Enabled {
+func (s *sandboxes) guests(ctx context.Context) finding {
+	wasm := s.Settings.WASM
+	if !wasm.Enabled {
 		return skipped("wasm_runtime.enabled is false")
 	}
-	if p.chosen.Status.Tier != sandbox.TierC || !p.chosen.Status.Available {
+	if s.chosen.Status.Tier != sandbox.TierC || !s.chosen.Status.Available {
 		return skipped("WebAssembly guests need Tier C, which is not available")
 	}
-	if _, err := os.Stat(p.Worker()); err != nil && settings.Worker == "" && !settings.AllowInlineModules {
-		return skipped(p.Worker() + ", which runs WebAssembly guests, does not exist; `make build` builds it if gcc is installed")
+	if _, err := os.Stat(s.Worker()); err != nil && wasm.Worker == "" && !wasm.AllowInlineModules {
+		return skipped(s.Worker() + ", which runs WebAssembly guests, does not exist; `make build` builds it if gcc is installed")
 	}
 	dir, err := os.MkdirTemp("", "palyrad-doctor-wasm-")
 	if err != nil {
 		return broken(err)
 	}
-	engine, err := p.Guests(ctx, p.chosen.Backend, dir)
+	engine, err := s.Guests(ctx, s.chosen.Backend, dir)
 	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
 		return broken(err)
 	}
@@ -97,8 +106,8 @@ func (s scratched) Close() error { return errors.Join(s.Backend.Close(), s.remov
 // scratch creates directories for the output of the probes. They are in the directory of
 // palyrad's own runs, so that the file system is the same. If palyrad has not created that
 // directory yet, they are in the system's temporary directory.
-func (p *subject) scratch() (places.Places, func() error, error) {
-	base := places.LayersDir(p.Settings.StateDir)
+func scratch(stateDir string) (places.Places, func() error, error) {
+	base := places.LayersDir(stateDir)
 	if _, err := os.Stat(base); err != nil {
 		base = os.TempDir()
 	}
@@ -144,13 +153,13 @@ func roomFinding(st sandbox.Status) finding {
 }
 
 // groups reports whether control groups limit programs.
-func (p *subject) groups(ctx context.Context) finding {
-	if !p.chosen.Status.Available || !limitsVary(p.chosen.Status) {
-		return groupsFinding(p.chosen.Status, "", nil)
+func (s *sandboxes) groups(ctx context.Context) finding {
+	if !s.chosen.Status.Available || !limitsVary(s.chosen.Status) {
+		return groupsFinding(s.chosen.Status, "", nil)
 	}
-	how, err := p.Groups(ctx)
-	f := groupsFinding(p.chosen.Status, how, err)
-	if p.running {
+	how, err := s.Groups(ctx)
+	f := groupsFinding(s.chosen.Status, how, err)
+	if s.running {
 		f.detail += "; `palyra status` shows the sandbox of the running palyrad"
 	}
 	return f

@@ -301,3 +301,24 @@ func (p *subject) reserveLeft(context.Context) finding {
 	}
 	return fine(fmt.Sprintf("%d MiB are reserved for operators", size>>20))
 }
+
+// port returns the exam whether the port of a setting is free; "" disables it. A running daemon
+// occupies the port.
+func (p *subject) port(key, address string) func(context.Context) finding {
+	return func(ctx context.Context) finding {
+		switch {
+		case address == "":
+			return skipped("switched off")
+		case p.running:
+			return skipped(address + "; the palyrad that runs holds it")
+		}
+		l, err := p.Listen(ctx, address, key)
+		if err != nil {
+			return broken(err)
+		}
+		if err := l.Close(); err != nil {
+			return broken(fmt.Errorf("closing %s: %w", address, err))
+		}
+		return fine(address + " is free")
+	}
+}
