@@ -21,25 +21,28 @@ var codexEvents = []struct {
 	asks bool
 }{{"PreToolUse", true}, {"PostToolUse", false}, {"SessionEnd", false}}
 
-// planCodex plans the hook of Codex, and marks it as trusted in Codex's configuration.
-func (s Site) planCodex(ctx context.Context, w Wanted, token string) (*Plan, error) {
+// codex plans the hooks of Codex on a site.
+type codex struct{ Site }
+
+// plan plans the hook of Codex, and marks it as trusted in Codex's configuration.
+func (c codex) plan(ctx context.Context, w Wanted, token string) (*Plan, error) {
 	if w.Transport == TransportHTTP {
 		return nil, reason.Errorf(reason.InvalidInput, "Codex has no http hook").WithRemedy("Omit --transport.")
 	}
 	p := &Plan{Hook: Hook{Agent: w.Agent, Scope: w.Scope, Project: w.Project, Transport: TransportCommand}}
-	if err := p.holdToken(s, token); err != nil {
+	if err := p.holdToken(c.Site, token); err != nil {
 		return nil, err
 	}
 	if w.Scope == files.Managed {
-		return p, s.planCodexManaged(p, w)
+		return p, c.planManaged(p, w)
 	}
-	path, root := s.hookFile(w)
+	path, root := c.hookFile(w)
 	hooks, err := Begin(p.Hook.Owner(), path, root)
 	if err != nil {
 		return nil, err
 	}
 	for _, event := range codexEvents {
-		handler, err := s.codexHandler(w, event.asks)
+		handler, err := c.handler(w, event.asks)
 		if err != nil {
 			return nil, err
 		}
@@ -48,11 +51,11 @@ func (s Site) planCodex(ctx context.Context, w Wanted, token string) (*Plan, err
 			return nil, err
 		}
 	}
-	config, err := s.codexConfig(p.Hook.Owner())
+	config, err := c.config(p.Hook.Owner())
 	if err != nil {
 		return nil, err
 	}
-	if err := s.trust(ctx, hooks, config, w); err != nil {
+	if err := c.trust(ctx, hooks, config, w); err != nil {
 		return nil, err
 	}
 	if w.Scope == files.Project {
@@ -62,21 +65,21 @@ func (s Site) planCodex(ctx context.Context, w Wanted, token string) (*Plan, err
 	return p, nil
 }
 
-// codexHandler returns the handler of an event. With asks it may wait for approval, otherwise it
+// handler returns the handler of an event. With asks it may wait for approval, otherwise it
 // only reports.
-func (s Site) codexHandler(w Wanted, asks bool) (map[string]any, error) {
+func (c codex) handler(w Wanted, asks bool) (map[string]any, error) {
 	limit := reportLimit
 	if asks {
-		limit = s.limit()
+		limit = c.limit()
 	}
-	line, err := s.command(w, limit)
+	line, err := c.command(w, limit)
 	return map[string]any{"type": "command", "command": line, "timeout": limit}, err
 }
 
-// codexConfig returns the user's configuration of Codex, which contains the trust in hooks.
-func (s Site) codexConfig(owner string) (*Edit, error) {
-	path := filepath.Join(s.CodexDir(), "config.toml")
-	config, err := Begin(owner, path, s.root(path, Wanted{Scope: files.User}))
+// config returns the user's configuration of Codex, which contains the trust in hooks.
+func (c codex) config(owner string) (*Edit, error) {
+	path := filepath.Join(c.CodexDir(), "config.toml")
+	config, err := Begin(owner, path, c.root(path, Wanted{Scope: files.User}))
 	if err != nil {
 		return nil, err
 	}
@@ -91,21 +94,21 @@ func (s Site) codexConfig(owner string) (*Edit, error) {
 
 // trust marks the hooks of the planned file as trusted in the configuration of Codex. Codex
 // computes the hashes, and then verifies the result.
-func (s Site) trust(ctx context.Context, hooks, config *Edit, w Wanted) error {
+func (c codex) trust(ctx context.Context, hooks, config *Edit, w Wanted) error {
 	lines := make(map[string]bool)
 	for _, event := range codexEvents {
-		handler, err := s.codexHandler(w, event.asks)
+		handler, err := c.handler(w, event.asks)
 		if err != nil {
 			return err
 		}
 		line, _ := handler["command"].(string)
 		lines[line] = true
 	}
-	program, err := s.codexProgram()
+	program, err := c.program()
 	if err != nil {
 		return err
 	}
-	untrusted, err := s.listCodex(ctx, program, hooks, bareCodex(config.After))
+	untrusted, err := c.list(ctx, program, hooks, bareCodex(config.After))
 	if err != nil {
 		return err
 	}
@@ -125,7 +128,7 @@ func (s Site) trust(ctx context.Context, hooks, config *Edit, w Wanted) error {
 		}
 	}
 	trusted := 0
-	list, err := s.listCodex(ctx, program, hooks, copyOf)
+	list, err := c.list(ctx, program, hooks, copyOf)
 	if err != nil {
 		return err
 	}
@@ -141,10 +144,10 @@ func (s Site) trust(ctx context.Context, hooks, config *Edit, w Wanted) error {
 	return nil
 }
 
-// codexProgram is the program of Codex.
-func (s Site) codexProgram() (string, error) {
-	if s.Codex != "" {
-		return s.Codex, nil
+// program is the program of Codex.
+func (c codex) program() (string, error) {
+	if c.Codex != "" {
+		return c.Codex, nil
 	}
 	program, err := exec.LookPath(files.Codex.Program())
 	if err != nil {
@@ -157,14 +160,14 @@ func (s Site) codexProgram() (string, error) {
 // copyHome stands for the temporary directory of the copy.
 const copyHome = "/copy/.codex"
 
-// listCodex asks Codex for the hooks that it would have with these files.
-func (s Site) listCodex(ctx context.Context, program string, hooks *Edit, config []byte) (list []listedHook, err error) {
+// list asks Codex for the hooks that it would have with these files.
+func (c codex) list(ctx context.Context, program string, hooks *Edit, config []byte) (list []listedHook, err error) {
 	home, err := copyCodex(config, hooks.After, copyHome)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(filepath.Dir(home))) }()
-	list, err = codexHooks(ctx, program, home, filepath.Dir(home), environ(s.Getenv))
+	list, err = codexHooks(ctx, program, home, filepath.Dir(home), environ(c.Getenv))
 	for i := range list {
 		list[i].Key = strings.Replace(list[i].Key, home, copyHome, 1)
 		list[i].SourcePath = strings.Replace(list[i].SourcePath, home, copyHome, 1)
@@ -198,17 +201,17 @@ func bareCodex(text []byte) []byte {
 	return bytes.Clone(out)
 }
 
-// planCodexManaged plans the hook in the requirements of Codex, which apply to every user of this
+// planManaged plans the hook in the requirements of Codex, which apply to every user of this
 // machine.
-func (s Site) planCodexManaged(p *Plan, w Wanted) error {
-	path := s.codexRequirements()
+func (c codex) planManaged(p *Plan, w Wanted) error {
+	path := c.requirements()
 	e, err := Begin(p.Hook.Owner(), path, filepath.Dir(path))
 	if err != nil {
 		return err
 	}
 	e.Mode = 0o644 // readable for every user's Codex
 	for _, event := range codexEvents {
-		handler, err := s.codexHandler(w, event.asks)
+		handler, err := c.handler(w, event.asks)
 		if err != nil {
 			return err
 		}
@@ -220,9 +223,9 @@ func (s Site) planCodexManaged(p *Plan, w Wanted) error {
 	return nil
 }
 
-// codexRequirements returns the file of the requirements for every user's Codex on this machine.
-func (s Site) codexRequirements() string {
-	for _, f := range s.Files(files.Codex, "") {
+// requirements returns the file of the requirements for every user's Codex on this machine.
+func (c codex) requirements() string {
+	for _, f := range c.Files(files.Codex, "") {
 		if f.Scope == files.Managed {
 			return f.Path
 		}

@@ -84,7 +84,7 @@ func (s Site) look(a files.Agent, f files.File, text []byte, h *Hook) ([]Finding
 		return list, nil
 	}
 	if a == files.Codex {
-		return append(list, s.lookCodex(f, text, h)...), nil
+		return append(list, lookCodex(f, text, h)...), nil
 	}
 	v, err := readClaude(f.Path)
 	if err != nil || v == nil {
@@ -122,7 +122,7 @@ func (s Site) look(a files.Agent, f files.File, text []byte, h *Hook) ([]Finding
 	return list, nil
 }
 
-func (s Site) lookCodex(f files.File, text []byte, h *Hook) []Finding {
+func lookCodex(f files.File, text []byte, h *Hook) []Finding {
 	var list []Finding
 	is := func(want string, keys ...string) bool {
 		raw, err := watch.Lookup(f.Format, text, keys)

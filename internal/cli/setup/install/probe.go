@@ -64,7 +64,7 @@ func (s Site) Prove(ctx context.Context, h Hook) Proof {
 		return Proof{Detail: "no hook of Palyra stands in the settings"}
 	}
 	if url, ok := handler["url"].(string); ok {
-		return s.proveHTTP(ctx, url, handler, s.probeCall(h.Agent))
+		return proveHTTP(ctx, s.Getenv, url, handler, s.probeCall(h.Agent))
 	}
 	line, _ := handler["command"].(string)
 	return proveCommand(ctx, line, s.Home, s.probeCall(h.Agent))
@@ -78,7 +78,7 @@ func (s Site) installedHandler(h Hook) (map[string]any, error) {
 	format := files.JSON
 	if h.Scope == files.Managed {
 		if path = s.ManagedDropIn(); h.Agent == files.Codex {
-			path, format = s.codexRequirements(), files.TOML
+			path, format = codex{s}.requirements(), files.TOML
 		}
 	}
 	text, err := os.ReadFile(path)
@@ -107,7 +107,7 @@ func (s Site) installedHandler(h Hook) (map[string]any, error) {
 	return nil, nil
 }
 
-func (s Site) proveHTTP(ctx context.Context, url string, handler map[string]any, call []byte) Proof {
+func proveHTTP(ctx context.Context, getenv func(string) string, url string, handler map[string]any, call []byte) Proof {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(call))
 	if err != nil {
 		return Proof{Detail: err.Error()}
@@ -119,7 +119,7 @@ func (s Site) proveHTTP(ctx context.Context, url string, handler map[string]any,
 	headers, _ := handler["headers"].(map[string]any)
 	for name, value := range headers {
 		text, _ := value.(string)
-		req.Header.Set(name, os.Expand(text, s.Getenv))
+		req.Header.Set(name, os.Expand(text, getenv))
 	}
 	client := &http.Client{Transport: &http.Transport{Proxy: nil}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	answer, err := client.Do(req)

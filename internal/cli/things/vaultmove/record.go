@@ -34,21 +34,25 @@ func (r *record) note() string { return "from palyrad's configuration, import " 
 // swapped reports whether a text is the configuration after the import.
 func (r *record) swapped(text []byte) bool { return digest(text) == r.Is }
 
-func (m *Mover) recordPath() string { return m.Path + ".import.json" }
-func (m *Mover) copyPath() string   { return m.Path + ".before-import" }
-func (m *Mover) madePath() string   { return m.Path + ".new" }
+// configFile is the configuration with the files next to it: the record of its import, a copy of
+// the original, and the configuration that replaces it.
+type configFile struct{ path string }
+
+func (c configFile) recordPath() string { return c.path + ".import.json" }
+func (c configFile) copyPath() string   { return c.path + ".before-import" }
+func (c configFile) madePath() string   { return c.path + ".new" }
 
 // maxRecord bounds the size of a record.
 const maxRecord = 8 << 20
 
 // look reads the configuration and the record, which is nil if none exists. A configuration
 // that matches neither the state before nor after the import is an error.
-func (m *Mover) look() ([]byte, *record, error) {
-	text, err := m.read()
+func (c configFile) look() ([]byte, *record, error) {
+	text, err := c.read()
 	if err != nil {
 		return nil, nil, err
 	}
-	rec, err := m.readRecord()
+	rec, err := c.readRecord()
 	switch {
 	case err != nil || rec == nil:
 		return text, nil, err
@@ -56,22 +60,22 @@ func (m *Mover) look() ([]byte, *record, error) {
 		return nil, nil, reason.Errorf(reason.ConfigInvalid, "the import is being finished: files are already deleted").
 			WithRemedy("Continue with `palyra vault import --finish`.")
 	case digest(text) != rec.Was && digest(text) != rec.Is:
-		return nil, nil, reason.Errorf(reason.FactsChanged, "%s was edited after the import, which left a copy of the original in %s", m.Path, m.copyPath()).
-			WithRemedy("Merge both manually; when the configuration is correct, remove %s, the record of the import.", m.recordPath())
+		return nil, nil, reason.Errorf(reason.FactsChanged, "%s was edited after the import, which left a copy of the original in %s", c.path, c.copyPath()).
+			WithRemedy("Merge both manually; when the configuration is correct, remove %s, the record of the import.", c.recordPath())
 	}
 	return text, rec, nil
 }
 
-func (m *Mover) read() ([]byte, error) {
-	text, err := os.ReadFile(m.Path)
+func (c configFile) read() ([]byte, error) {
+	text, err := os.ReadFile(c.path)
 	if err != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "reading the configuration: %w", err).WithRemedy("Name a file that you may read, with --config.")
 	}
 	return text, nil
 }
 
-func (m *Mover) readRecord() (*record, error) {
-	f, err := os.Open(m.recordPath())
+func (c configFile) readRecord() (*record, error) {
+	f, err := os.Open(c.recordPath())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -83,39 +87,39 @@ func (m *Mover) readRecord() (*record, error) {
 	d := json.NewDecoder(io.LimitReader(f, maxRecord))
 	d.DisallowUnknownFields()
 	if err := d.Decode(rec); err != nil || rec.Format != recordFormat {
-		return nil, reason.Errorf(reason.ConfigInvalid, "the record of the import, %s, cannot be read", m.recordPath()).
-			WithRemedy("The original configuration is in %s: restore it, or keep the current one, and remove the record.", m.copyPath())
+		return nil, reason.Errorf(reason.ConfigInvalid, "the record of the import, %s, cannot be read", c.recordPath()).
+			WithRemedy("The original configuration is in %s: restore it, or keep the current one, and remove the record.", c.copyPath())
 	}
 	return rec, nil
 }
 
-func (m *Mover) writeRecord(rec *record) error {
+func (c configFile) writeRecord(rec *record) error {
 	text, err := json.MarshalIndent(rec, "", "  ")
 	if err != nil {
 		return err
 	}
-	return keyfile.Write(m.recordPath(), append(text, '\n'))
+	return keyfile.Write(c.recordPath(), append(text, '\n'))
 }
 
-func (m *Mover) writeCopy(text []byte) error { return keyfile.Write(m.copyPath(), text) }
+func (c configFile) writeCopy(text []byte) error { return keyfile.Write(c.copyPath(), text) }
 
-func (m *Mover) readCopy(rec *record) ([]byte, error) {
-	text, err := os.ReadFile(m.copyPath())
+func (c configFile) readCopy(rec *record) ([]byte, error) {
+	text, err := os.ReadFile(c.copyPath())
 	if err != nil || digest(text) != rec.Was {
-		return nil, reason.Errorf(reason.ConfigInvalid, "the copy of the configuration, %s, is missing or was changed", m.copyPath()).
-			WithRemedy("Restore it from a backup, or keep the current configuration and remove %s.", m.recordPath())
+		return nil, reason.Errorf(reason.ConfigInvalid, "the copy of the configuration, %s, is missing or was changed", c.copyPath()).
+			WithRemedy("Restore it from a backup, or keep the current configuration and remove %s.", c.recordPath())
 	}
 	return text, nil
 }
 
 // make writes a configuration next to the one that it replaces, with its mode and owner.
-func (m *Mover) make(text []byte) error {
-	info, err := os.Stat(m.Path)
+func (c configFile) make(text []byte) error {
+	info, err := os.Stat(c.path)
 	if err != nil {
 		return err
 	}
 	// A file that an interrupted run left is removed.
-	made := m.madePath()
+	made := c.madePath()
 	if err := removeFile(made); err != nil {
 		return err
 	}
@@ -139,26 +143,26 @@ func (m *Mover) make(text []byte) error {
 	return nil
 }
 
-func (m *Mover) cannotWrite(err error) error {
-	return reason.Errorf(reason.ConfigInvalid, "a configuration that replaces %s cannot be written: %w", m.Path, err).
+func (c configFile) cannotWrite(err error) error {
+	return reason.Errorf(reason.ConfigInvalid, "a configuration that replaces %s cannot be written: %w", c.path, err).
 		WithRemedy("Run the command as the owner of the configuration, with write permission in its directory.")
 }
 
 // replace renames the new configuration over the old one.
-func (m *Mover) replace() error {
-	if err := os.Rename(m.madePath(), m.Path); err != nil {
-		return m.cannotWrite(err)
+func (c configFile) replace() error {
+	if err := os.Rename(c.madePath(), c.path); err != nil {
+		return c.cannotWrite(err)
 	}
-	return keyfile.SyncDir(filepath.Dir(m.Path))
+	return keyfile.SyncDir(filepath.Dir(c.path))
 }
 
 // forget removes the copy, temporary files, and last the record.
-func (m *Mover) forget() error {
-	left := errors.Join(removeFile(m.madePath()), removeFile(m.copyPath()))
-	if err := m.reached("forgetting"); err != nil {
+func (c configFile) forget(reached func(step string) error) error {
+	left := errors.Join(removeFile(c.madePath()), removeFile(c.copyPath()))
+	if err := reached("forgetting"); err != nil {
 		return err
 	}
-	return errors.Join(left, removeFile(m.recordPath()))
+	return errors.Join(left, removeFile(c.recordPath()))
 }
 
 // removeFile durably removes a file that may not exist.
@@ -169,7 +173,7 @@ func removeFile(path string) error {
 	return keyfile.SyncDir(filepath.Dir(path))
 }
 
-func (m *Mover) noImport() error {
-	return reason.Errorf(reason.NotFound, "no import of %s is in progress", m.Path).
+func (c configFile) noImport() error {
+	return reason.Errorf(reason.NotFound, "no import of %s is in progress", c.path).
 		WithRemedy("Start one with `palyra vault import`.")
 }

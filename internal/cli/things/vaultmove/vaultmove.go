@@ -132,9 +132,11 @@ func (m Moved) value() ([]byte, error) {
 	return config.Secret{File: m.File}.Value()
 }
 
+func (m *Mover) file() configFile { return configFile{m.Path} }
+
 // Preview returns the actions of Import without changing anything.
 func (m *Mover) Preview(ctx context.Context) (Report, error) {
-	text, rec, err := m.look()
+	text, rec, err := m.file().look()
 	if err != nil {
 		return Report{}, err
 	}
@@ -148,7 +150,7 @@ func (m *Mover) Preview(ctx context.Context) (Report, error) {
 // Import puts the secrets into the vault and rewrites the configuration. After an interruption
 // another run continues it; after completion another run changes nothing.
 func (m *Mover) Import(ctx context.Context) (Report, error) {
-	text, rec, err := m.look()
+	text, rec, err := m.file().look()
 	if err != nil {
 		return Report{}, err
 	}
@@ -169,7 +171,7 @@ func (m *Mover) Import(ctx context.Context) (Report, error) {
 	rec.Was, rec.Is, rec.Secrets = digest(text), digest(edited), list
 	if err := m.begin(rec, text, edited); err != nil {
 		if first && reason.Of(err) == reason.ConfigInvalid {
-			err = errors.Join(err, m.forget())
+			err = errors.Join(err, m.file().forget(m.reached))
 		}
 		return Report{}, err
 	}
@@ -271,12 +273,12 @@ func (m *Mover) begin(rec *record, text, edited []byte) error {
 		name string
 		do   func() error
 	}{
-		{"recorded", func() error { return m.writeRecord(rec) }},
-		{"written", func() error { return m.make(edited) }},
-		{"copied", func() error { return m.writeCopy(text) }},
+		{"recorded", func() error { return m.file().writeRecord(rec) }},
+		{"written", func() error { return m.file().make(edited) }},
+		{"copied", func() error { return m.file().writeCopy(text) }},
 	} {
 		if err := step.do(); err != nil {
-			return m.cannotWrite(err)
+			return m.file().cannotWrite(err)
 		}
 		if err := m.reached(step.name); err != nil {
 			return err
@@ -305,14 +307,14 @@ func (m *Mover) put(ctx context.Context, rec *record, one Moved) error {
 
 // swap replaces the configuration, whose digest must be was, with the new one.
 func (m *Mover) swap(was string) error {
-	now, err := m.read()
+	now, err := m.file().read()
 	if err != nil {
 		return err
 	}
 	if digest(now) != was {
 		return reason.Errorf(reason.FactsChanged, "%s was edited meanwhile", m.Path).WithRemedy("Run the command again when the file is not being edited.")
 	}
-	if err := m.replace(); err != nil {
+	if err := m.file().replace(); err != nil {
 		return err
 	}
 	return m.reached("swapped")
@@ -321,12 +323,12 @@ func (m *Mover) swap(was string) error {
 // Undo restores the original configuration, and removes unchanged secrets of the import from the
 // vault.
 func (m *Mover) Undo(ctx context.Context) (Report, error) {
-	text, rec, err := m.look()
+	text, rec, err := m.file().look()
 	if err != nil {
 		return Report{}, err
 	}
 	if rec == nil {
-		return Report{}, m.noImport()
+		return Report{}, m.file().noImport()
 	}
 	for _, one := range rec.Secrets {
 		value, err := one.value()
@@ -336,12 +338,12 @@ func (m *Mover) Undo(ctx context.Context) (Report, error) {
 		}
 	}
 	if rec.swapped(text) {
-		before, err := m.readCopy(rec)
+		before, err := m.file().readCopy(rec)
 		if err != nil {
 			return Report{}, err
 		}
-		if err := m.make(before); err != nil {
-			return Report{}, m.cannotWrite(err)
+		if err := m.file().make(before); err != nil {
+			return Report{}, m.file().cannotWrite(err)
 		}
 		if err := m.reached("written"); err != nil {
 			return Report{}, err
@@ -355,7 +357,7 @@ func (m *Mover) Undo(ctx context.Context) (Report, error) {
 			return Report{}, err
 		}
 	}
-	return Report{Secrets: rec.Secrets}, m.forget()
+	return Report{Secrets: rec.Secrets}, m.file().forget(m.reached)
 }
 
 // takeBack removes a secret that is unchanged since the import.
@@ -378,19 +380,19 @@ func (m *Mover) takeBack(ctx context.Context, rec *record, one Moved) (state str
 // Finish deletes the files after verifying that the vault has their contents and that nothing
 // refers to them any more. Afterwards nothing can be undone.
 func (m *Mover) Finish(ctx context.Context) (Report, error) {
-	rec, err := m.readRecord()
+	rec, err := m.file().readRecord()
 	if err != nil {
 		return Report{}, err
 	}
 	if rec == nil {
-		return Report{}, m.noImport()
+		return Report{}, m.file().noImport()
 	}
 	if !rec.Finishing {
 		if err := m.mayFinish(ctx, rec); err != nil {
 			return Report{}, err
 		}
 		rec.Finishing = true
-		if err := m.writeRecord(rec); err != nil {
+		if err := m.file().writeRecord(rec); err != nil {
 			return Report{}, err
 		}
 		if err := m.reached("finishing"); err != nil {
@@ -406,7 +408,7 @@ func (m *Mover) Finish(ctx context.Context) (Report, error) {
 			return Report{}, err
 		}
 	}
-	return Report{Secrets: rec.Secrets}, m.forget()
+	return Report{Secrets: rec.Secrets}, m.file().forget(m.reached)
 }
 
 // mayFinish returns why the files must not be deleted.
@@ -500,5 +502,5 @@ func (m *Mover) reached(step string) error {
 }
 
 func (m *Mover) report(list []Moved) Report {
-	return Report{Copy: m.copyPath(), Record: m.recordPath(), Secrets: list}
+	return Report{Copy: m.file().copyPath(), Record: m.file().recordPath(), Secrets: list}
 }
