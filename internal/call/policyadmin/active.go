@@ -22,8 +22,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Active is the set in force with the state that it was built from. All changes of it happen under
-// its mutex, which is held until the set is stored and in force.
+// Active is the set in force with the state that it was built from. All changes of it happen
+// under its mutex, which is held until the set is stored and in force.
 type Active struct {
 	engine     *policy.Engine
 	settings   *config.Config

@@ -40,8 +40,8 @@ type ceilingSet struct {
 	Reason  string `json:"reason,omitempty"`
 }
 
-// CeilingAdmin lists the ceilings and sets them by command. A change is in force when SetCeiling
-// returns.
+// CeilingAdmin lists the ceilings and sets them by command. A change is in force when
+// SetCeiling returns.
 type CeilingAdmin struct {
 	active   *Active
 	settings *config.Config

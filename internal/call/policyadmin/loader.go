@@ -14,8 +14,8 @@ import (
 	"palyra/internal/evidence/journal"
 )
 
-// Loader loads the policy directory: at the start, on request, and when it changes. A change that
-// needs a second person is recorded as a proposal and not loaded.
+// Loader loads the policy directory: at the start, on request, and when it changes. A change
+// that needs a second person is recorded as a proposal and not loaded.
 type Loader struct {
 	active   *Active
 	ceilings *CeilingAdmin
@@ -43,8 +43,8 @@ func (l *Loader) loadDirectory(ctx context.Context, actor string) (Reloaded, err
 	return l.active.apply(ctx, actor, c)
 }
 
-// candidate reads the directory for a set that is to come into force. A failure is journaled. The
-// caller holds l.active.mu.
+// candidate reads the directory for a set that is to come into force. A failure is journaled.
+// The caller holds l.active.mu.
 func (l *Loader) candidate(ctx context.Context, actor string) (candidate, error) {
 	sources, tests, err := l.own()
 	if err != nil {
@@ -65,15 +65,11 @@ func (l *Loader) own() (sources, tests []policy.Source, err error) {
 	return ReadTrusted(l.settings)
 }
 
-// signalled loads the directory, unless that needs a second person.
+// signalled loads the directory on request of the host.
 func (l *Loader) signalled(ctx context.Context) error {
 	l.active.mu.Lock()
 	defer l.active.mu.Unlock()
-	if l.takesTwo() {
-		return l.directoryProposed(ctx)
-	}
-	_, err := l.loadDirectory(ctx, journal.Daemon)
-	return err
+	return l.loadUnproposed(ctx)
 }
 
 // directoryChanged loads the directory, unless a version is activated: only the operator's
@@ -81,16 +77,22 @@ func (l *Loader) signalled(ctx context.Context) error {
 func (l *Loader) directoryChanged(ctx context.Context) error {
 	l.active.mu.Lock()
 	defer l.active.mu.Unlock()
-	if !l.active.running.activated && l.takesTwo() {
-		return l.directoryProposed(ctx)
-	}
 	if !l.active.running.activated {
-		_, err := l.loadDirectory(ctx, journal.Daemon)
-		return err
+		return l.loadUnproposed(ctx)
 	}
 	l.active.ignored = true
 	l.active.log.WarnContext(ctx, "the policy directory changed and does not count: a version is activated; `palyra policy reload` returns to the directory")
 	return nil
+}
+
+// loadUnproposed loads the directory, or records it as a proposal if it needs a second person.
+// The caller holds l.active.mu.
+func (l *Loader) loadUnproposed(ctx context.Context) error {
+	if l.takesTwo() {
+		return l.directoryProposed(ctx)
+	}
+	_, err := l.loadDirectory(ctx, journal.Daemon)
+	return err
 }
 
 // policyProposed is the payload of event.PolicyProposed.

@@ -33,8 +33,8 @@ type pin struct {
 	descriptor tool.Descriptor
 }
 
-// Pins are the tool definitions that policies were written for. Tools whose current definition does
-// not fit the policies are suspended.
+// Pins are the tool definitions that policies were written for. Tools whose current definition
+// does not fit the policies are suspended.
 type Pins struct {
 	store PinStore
 	tools Tools

@@ -46,7 +46,8 @@ func (p *Proposals) Propose(ctx context.Context, by access.Caller, version strin
 	return p.active.propose(ctx, by.Principal.String(), c)
 }
 
-// candidate returns the candidate of a version, or of the directory. The caller holds p.active.mu.
+// candidate returns the candidate of a version, or of the directory. The caller holds
+// p.active.mu.
 func (p *Proposals) candidate(ctx context.Context, actor, version string) (candidate, error) {
 	if version == "" {
 		return p.loader.candidate(ctx, actor)
@@ -54,7 +55,8 @@ func (p *Proposals) candidate(ctx context.Context, actor, version string) (candi
 	return p.history.candidate(ctx, version)
 }
 
-// propose returns a candidate as a proposal, if it loads and its tests pass. The caller holds a.mu.
+// propose returns a candidate as a proposal, if it loads and its tests pass. The caller holds
+// a.mu.
 func (a *Active) propose(ctx context.Context, actor string, c candidate) (Proposal, error) {
 	b, err := a.build(ctx, actor, c)
 	if err != nil {

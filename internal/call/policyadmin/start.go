@@ -48,7 +48,7 @@ func (l *Loader) loadFirst(ctx context.Context) error {
 	l.active.mu.Lock()
 	defer l.active.mu.Unlock()
 	if dir := l.settings.Policy.Dir; dir != "" && !isThere(dir) {
-		sources, err := l.lastInForce(ctx)
+		sources, _, err := l.lastInForce(ctx)
 		if err != nil || len(sources) > 0 {
 			return l.loadLast(ctx, dir, sources, err)
 		}
@@ -105,12 +105,8 @@ func (l *Loader) loadLast(ctx context.Context, dir string, sources []policy.Sour
 // was not approved while palyrad was stopped. It returns false if the directory is unchanged,
 // or no set was in force. The caller holds l.active.mu.
 func (l *Loader) loadProposed(ctx context.Context) (done bool, err error) {
-	kept, found, err := l.active.store.LastPolicy(ctx)
+	last, found, err := l.lastInForce(ctx)
 	if err != nil || !found {
-		return false, err
-	}
-	last, err := keptSources(kept)
-	if err != nil {
 		return false, err
 	}
 	sources, _, err := ReadTrusted(l.settings)
@@ -125,11 +121,12 @@ func (l *Loader) loadProposed(ctx context.Context) (done bool, err error) {
 	return true, nil
 }
 
-// lastInForce returns the operator's files of the last set in force, or none.
-func (l *Loader) lastInForce(ctx context.Context) ([]policy.Source, error) {
+// lastInForce returns the operator's files of the last set in force, if any.
+func (l *Loader) lastInForce(ctx context.Context) (sources []policy.Source, found bool, err error) {
 	kept, found, err := l.active.store.LastPolicy(ctx)
 	if err != nil || !found {
-		return nil, err
+		return nil, false, err
 	}
-	return keptSources(kept)
+	sources, err = keptSources(kept)
+	return sources, err == nil, err
 }

@@ -47,28 +47,22 @@ func (w *Watcher) follow(ctx context.Context, files *dirChanges, reload <-chan s
 			return nil
 		case <-w.changed:
 			report(ctx, w.log, w.active.Rebuild(ctx, journal.Daemon))
+			continue
 		case <-reload:
 			report(ctx, w.log, w.loader.signalled(ctx))
+			continue
 		case err := <-files.errors:
 			w.missed(ctx, err)
-			if !w.settle(ctx, files) {
-				return nil
-			}
-			report(ctx, w.log, w.loader.directoryChanged(ctx))
 		case <-files.events:
-			if !w.settle(ctx, files) {
-				return nil
-			}
-			report(ctx, w.log, w.loader.directoryChanged(ctx))
 		case <-files.look:
 			if !files.moved() {
 				continue
 			}
-			if !w.settle(ctx, files) {
-				return nil
-			}
-			report(ctx, w.log, w.loader.directoryChanged(ctx))
 		}
+		if !w.settle(ctx, files) {
+			return nil
+		}
+		report(ctx, w.log, w.loader.directoryChanged(ctx))
 	}
 }
 

@@ -2,15 +2,23 @@ package client
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"connectrpc.com/connect"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
 	"palyra/internal/core/access"
+	"palyra/internal/core/reason"
 	"palyra/internal/identity"
+	"palyra/internal/identity/ca"
 	"palyra/internal/surface/api/changetable"
 )
 
@@ -83,6 +91,81 @@ func noRedirects(t http.RoundTripper) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport:     t,
 	}
+}
+
+// overSocket connects as the local operator of this machine, authenticated only by the user's uid.
+func (d Dialer) overSocket(c client) (*Gateway, error) {
+	if !c.local || c.address != "" {
+		return nil, command.Usage("--socket applies only to the gateway of this machine").
+			WithRemedy("Omit --credentials, --context and --address, and the corresponding variables and settings; or omit --socket.")
+	}
+	g := d.services(noRedirects(socketTransport(c.socket)), "http://localhost", c.socket)
+	g.Local, g.Notify = true, c.notify
+	// The gateway's data in a bundle is usable without its key and certificate.
+	if b, err := identity.ReadGateway(c.credentials); err == nil {
+		g.Root, g.ServerName, g.Address = b.Root, b.ServerName, b.Address
+	}
+	return g, nil
+}
+
+// socketTransport speaks HTTP/2 over a socket of this machine.
+func socketTransport(path string) *http.Transport {
+	var protocols http.Protocols
+	protocols.SetUnencryptedHTTP2(true)
+	dialer := &net.Dialer{Timeout: dialTimeout}
+	return &http.Transport{Protocols: &protocols, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return dialer.DialContext(ctx, "unix", path)
+	}}
+}
+
+// withoutCertificate connects over the socket if the bundle of this machine's own gateway is
+// unusable, so that its operator can still freeze, inspect and repair it. It reports that, because
+// requests over the socket have fewer permissions. Otherwise it returns why.
+func (d Dialer) withoutCertificate(c client, why error) (*Gateway, error) {
+	if !c.local || c.address != "" {
+		return nil, why
+	}
+	if _, err := os.Stat(c.socket); err != nil {
+		return nil, why
+	}
+	d.out.Say("using the gateway's socket: %s", Explain(nil, why).Message)
+	return d.overSocket(c)
+}
+
+// Known is a gateway with a known CA, for use without a credential.
+type Known struct {
+	Address, ServerName string
+	// Root is its CA.
+	Root *x509.Certificate
+}
+
+// Stranger returns a connection without a credential to a gateway with a known CA.
+func (d Dialer) Stranger(k Known) palyrav1connect.LoginServiceClient {
+	return d.logins(k.Address, ca.ClientTLS(k.Root, k.ServerName, nil))
+}
+
+func (d Dialer) logins(address string, c *tls.Config) palyrav1connect.LoginServiceClient {
+	return d.services(noRedirects(transport(c)), "https://"+address, address).Logins
+}
+
+// Meet retrieves the CA of the gateway at an address. Meet authenticates nothing and sends no
+// other request. The caller must have the CA's fingerprint compared, and then connect again
+// with Stranger, which trusts only that CA.
+func (d Dialer) Meet(ctx context.Context, address string) (Known, error) {
+	k := Known{Address: address}
+	//#nosec G402 -- the answer is compared with a fingerprint before anything is trusted
+	about, err := d.logins(address, &tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}}).
+		DescribeLogin(ctx, &palyrav1.DescribeLoginRequest{})
+	if err != nil {
+		return k, err
+	}
+	k.ServerName = about.GetServerName()
+	chain, err := ca.ParseChain([]byte(about.GetCaCertificate()))
+	if err != nil || len(chain) != 1 || !chain[0].IsCA || k.ServerName == "" {
+		return k, reason.Errorf(reason.VerificationFailed, "the server at %s did not send a CA", address)
+	}
+	k.Root = chain[0]
+	return k, nil
 }
 
 // bearer adds an API token to every request. The token reaches no other server: the transport

@@ -363,8 +363,8 @@ func (a Approvals) check(k *checker) {
 	between(k, "approvals.cooldown", a.Cooldown, 0, time.Hour)
 }
 
-// checkClients checks the names of MCP clients, and that their call limits leave a person time to
-// answer.
+// checkClients checks the names of MCP clients, and that their call limits leave a person time
+// to answer.
 func checkClients(k *checker, list []MCPClient) {
 	named := make(map[string]bool)
 	for i, c := range list {

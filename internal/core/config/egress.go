@@ -93,8 +93,8 @@ func (p ProcessRunner) checkEgress(k *checker) {
 	checkInspect(k, p.Inspect)
 }
 
-// checkUnseen finds settings about requests that have no effect: palyrad inspects requests only in
-// mode strict.
+// checkUnseen finds settings about requests that have no effect: palyrad inspects requests only
+// in mode strict.
 func (p ProcessRunner) checkUnseen(k *checker) {
 	var set []string
 	for _, name := range []string{"connections", "concurrent", "bytes_out", "bytes_in", "requests", "connection_time_ms"} {

@@ -145,8 +145,8 @@ func SecretKey(key string) bool { return secretKeyForm.MatchString(key) && !Dots
 // Dots reports whether a name is "." or "..", which is not valid as the name of a key or file.
 func Dots(name string) bool { return name == "." || name == ".." }
 
-// checkBaseURL requires TLS if others could read the traffic: for a key sent to any other machine,
-// and for prompts sent to a public host.
+// checkBaseURL requires TLS if others could read the traffic: for a key sent to any other
+// machine, and for prompts sent to a public host.
 func (m Model) checkBaseURL(k *checker, key string) {
 	u, err := url.Parse(m.BaseURL)
 	switch {

@@ -104,8 +104,8 @@ type Store interface {
 	Close(ctx context.Context) error
 }
 
-// subject is the examined state directory, with the results of the exams so far. It is only read,
-// except for one file that is written to measure the disk and then removed.
+// subject is the examined state directory, with the results of the exams so far. It is only
+// read, except for one file that is written to measure the disk and then removed.
 type subject struct {
 	Config
 	// running is true when a daemon holds the state directory.

@@ -44,8 +44,8 @@ func (s settings) workspaces(context.Context) finding {
 	return fine(strings.Join(names, ", "))
 }
 
-// readPolicies reads the policy directory as palyrad does. It checks whether others could change
-// the directory only if palyrad would run as this user.
+// readPolicies reads the policy directory as palyrad does. It checks whether others could
+// change the directory only if palyrad would run as this user.
 func readPolicies(cfg *config.Config) (sources, tests []policy.Source, err error) {
 	if _, err := os.Stat(cfg.StateDir); err != nil || trusted.Mine(cfg.StateDir) {
 		return policyadmin.ReadTrusted(cfg)

@@ -34,8 +34,8 @@ func (r *record) note() string { return "from palyrad's configuration, import " 
 // swapped reports whether a text is the configuration after the import.
 func (r *record) swapped(text []byte) bool { return digest(text) == r.Is }
 
-// configFile is the configuration with the files next to it: the record of its import, a copy of
-// the original, and the configuration that replaces it.
+// configFile is the configuration with the files next to it: the record of its import, a copy
+// of the original, and the configuration that replaces it.
 type configFile struct{ path string }
 
 func (c configFile) recordPath() string { return c.path + ".import.json" }
