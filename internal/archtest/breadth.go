@@ -19,8 +19,6 @@ const MaxInterface = 8
 var broad = map[string]int{
 	"internal/egress/web.bridge":         26,
 	"internal/exec/sandbox/cgroup.Group": 33,
-	"internal/exec/sandbox/jail.Cell":    44,
-	"internal/exec/sandbox/jail.Machine": 27,
 	"internal/store/sqlite.Conn":         30,
 	"internal/store/sqlite.writer":       36,
 }

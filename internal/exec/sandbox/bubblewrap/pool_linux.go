@@ -88,7 +88,7 @@ func (p *pool) take(key string) *jail.Cell {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	cell := m.cell
-	if cell != nil && cell.Waiting() {
+	if cell != nil && cell.Processes.Waiting() {
 		m.cell = nil
 	} else {
 		cell = nil

@@ -266,7 +266,7 @@ func TestPreparedBounds(t *testing.T) {
 		t.Error("the older one is still there")
 	}
 	members := r.pool.settle()
-	must.Do(t, members[0].cell.End())
+	must.Do(t, members[0].cell.Processes.End())
 	if jailtest.Run(t, r, a).Isolation.Prepared {
 		t.Error("a dead one was used")
 	}

@@ -94,7 +94,7 @@ func (m *Machine) absent(layer string) (why string, absent bool) {
 // lacks reports whether this machine cannot provide a layer, and why.
 func (m *Machine) lacks(layer string) (why string, lacks bool) {
 	switch {
-	case layer == LayerLandlock && m.landlock == 0:
+	case layer == LayerLandlock && m.host.landlock == 0:
 		return "the kernel has no Landlock of ABI 2 or later", true
 	case layer == LayerGroup && m.Level() == cgroup.Rlimit:
 		return "control groups with memory and pids cannot be created; limits apply per process", true
@@ -112,7 +112,7 @@ func (m *Machine) examine(ctx context.Context, s *scene, t trial, try Trial) san
 	e.Denied, e.Detail = !with.Happened, with.Detail
 	var without inside.Attempt
 	if t.outside {
-		without, err = m.attemptOutside(ctx, t)
+		without, err = m.files.attemptOutside(ctx, t)
 	} else {
 		without, err = s.attempt(ctx, t, []string{cmp.Or(t.without, t.layer)}, try)
 	}
@@ -178,10 +178,10 @@ func (s *scene) attempt(ctx context.Context, t trial, without []string, try Tria
 }
 
 // attemptOutside runs one attempt as an ordinary process.
-func (m *Machine) attemptOutside(ctx context.Context, t trial) (inside.Attempt, error) {
+func (s sharedFiles) attemptOutside(ctx context.Context, t trial) (inside.Attempt, error) {
 	cmd := exec.CommandContext(ctx, SelfPath(inside.HelperFD), append([]string{inside.StageProbe}, t.attempt...)...)
 	cmd.Env, cmd.Dir = []string{}, "/"
-	cmd.ExtraFiles = []*os.File{m.plain.File, m.plain.File, m.helper.File}
+	cmd.ExtraFiles = []*os.File{s.plain.File, s.plain.File, s.helper.File}
 	out, err := cmd.Output()
 	if err != nil {
 		return inside.Attempt{}, fmt.Errorf("trying it outside: %w", err)
@@ -342,7 +342,7 @@ func (m *Machine) Variant(without ...string) *Machine {
 	v := *m
 	v.without = append(slices.Clone(m.without), without...)
 	if slices.Contains(without, LayerGroup) {
-		v.tree = cgroup.None()
+		v.room.tree = cgroup.None()
 	}
 	return &v
 }

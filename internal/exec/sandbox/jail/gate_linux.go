@@ -2,10 +2,8 @@ package jail
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -22,14 +20,15 @@ import (
 func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 	defer o.close()
 	if err := send(c.control, "order", o.files...); err != nil {
-		return c.finalReport()
+		return finalReport(c.control)
 	}
+	c.evidence.mounted = c.Processes.mounted
 	if c.plan.Staged {
 		mounted, _, err := receive(c.control, 0)
 		if err != nil {
 			return err
 		}
-		c.seen.mounted = mounted.Mounted
+		c.evidence.mounted = mounted.Mounted
 	}
 	if c.plan.Proxy != nil {
 		if err := c.admit(ctx); err != nil {
@@ -41,16 +40,16 @@ func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 		return err
 	}
 	if len(listener) > 0 {
-		if err := c.observe(listener[0]); err != nil {
+		if err := c.calls.start(listener[0], c.machine.files.table); err != nil {
 			return err
 		}
 	}
-	if err := c.learnInit(); err != nil {
+	if err := c.Processes.learnInit(); err != nil {
 		return err
 	}
-	c.seen.report, c.seen.rlimits = report, o.order.Rlimits
-	c.seen.unpinned = unpinned(o, report.Unpinned)
-	if err := c.judge(w.Spec.Required); err != nil {
+	c.evidence.report, c.evidence.rlimits, c.evidence.init = report, o.order.Rlimits, c.Processes.initPID
+	c.evidence.unpinned = unpinned(o, report.Unpinned)
+	if err := c.evidence.judge(w.Spec.Required); err != nil {
 		return err
 	}
 	if err := send(c.control, inside.Go); err != nil {
@@ -60,17 +59,17 @@ func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 	if _, _, err := receive(c.control, 0); !errors.Is(err, errNoReport) {
 		return err
 	}
-	c.seen.started = true
+	c.evidence.started = true
 	if s := w.Spec.Session; s != nil && s.Started != nil {
-		s.Started(sandbox.Underway{Report: c.known(w), Wrote: wrote(c.plan.Layer), Connections: c.connections})
+		s.Started(sandbox.Underway{Report: c.known(w), Wrote: wrote(c.plan.Layer), Connections: c.session.connections})
 	}
 	return nil
 }
 
 // finalReport reads the last report of a helper that has ended.
-func (c *Cell) finalReport() error {
+func finalReport(control *os.File) error {
 	for {
-		_, fds, err := receive(c.control, inside.MaxListeners)
+		_, fds, err := receive(control, inside.MaxListeners)
 		if err != nil {
 			return err
 		}
@@ -130,32 +129,8 @@ func refusal(r inside.Report) error {
 	return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error)
 }
 
-// learnInit opens a pidfd of the sandbox's first process. bubblewrap reports the pid of that
-// process on the host; other backends start the process themselves.
-func (c *Cell) learnInit() error {
-	if c.init.Load() != nil {
-		return nil
-	}
-	status := struct {
-		ChildPID int `json:"child-pid"`
-	}{c.process.Pid}
-	if c.plan.Arguments != nil {
-		status.ChildPID = 0
-		if err := json.NewDecoder(io.LimitReader(c.status, 4096)).Decode(&status); err != nil || status.ChildPID <= 0 {
-			return reason.Errorf(reason.SandboxUnavailable, "bubblewrap did not report its child process")
-		}
-	}
-	fd, err := unix.PidfdOpen(status.ChildPID, 0)
-	if err != nil {
-		return errNoReport // it has already exited
-	}
-	c.seen.init = status.ChildPID
-	c.init.Store(os.NewFile(uintptr(fd), "pidfd"))
-	return nil
-}
-
 // explain adds the output of the first process if it ended before the helper could send a report.
-func (c *Cell) explain(err error, stderr []byte) error {
+func explain(err error, backend string, stderr []byte) error {
 	if !errors.Is(err, errNoReport) {
 		return err
 	}
@@ -165,7 +140,7 @@ func (c *Cell) explain(err error, stderr []byte) error {
 		output = strings.ToValidUTF8(output[:most], "")
 	}
 	if output == "" {
-		output = fmt.Sprintf("%s ended without a report", c.plan.Backend)
+		output = fmt.Sprintf("%s ended without a report", backend)
 	}
 	return reason.Errorf(reason.SandboxUnavailable, "the sandbox could not be built: %s", output).
 		WithRemedy("User namespaces must be allowed for bwrap and palyrad; on Ubuntu 23.10 and later install the AppArmor profile that `palyrad doctor` prints. See `palyra status`.")

@@ -35,7 +35,7 @@ func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *
 	must.Do(t, err)
 	defer theirs.Close()
 	p := must.Get(os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, stage}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs, spec, m.helper.File}, Sys: attr,
+		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs, spec, m.files.helper.File}, Sys: attr,
 	}))(t)
 	return &helperRun{t, mine, p}
 }
@@ -132,7 +132,7 @@ func TestHelperRefusesNetworks(t *testing.T) {
 		ports   []uint16
 		want    string
 	}{
-		"host's network":  {m.own["net"], []uint16{443}, "the network is the host's"},
+		"host's network":  {m.host.own["net"], []uint16{443}, "the network is the host's"},
 		"unknown network": {0, []uint16{443}, "the network is the host's"},
 		"a port twice":    {other, []uint16{443, 443}, "invalid argument"},
 		"no power":        {other, []uint16{443}, "operation not permitted"}, // control
@@ -219,15 +219,15 @@ func TestReportMeasuresTheLayers(t *testing.T) {
 	must.Do(t, send(h.control, "order", orderFile(t, order)))
 	report, _, err := receive(h.control, 1)
 	must.Do(t, err)
-	if report.NoNewPrivs || report.Seccomp != 0 || report.LandlockABI != 0 || report.Overlay || report.Watched || report.Namespaces["net"] != m.own["net"] {
+	if report.NoNewPrivs || report.Seccomp != 0 || report.LandlockABI != 0 || report.Overlay || report.Watched || report.Namespaces["net"] != m.host.own["net"] {
 		t.Errorf("read back %+v", report)
 	}
 	if os.Geteuid() == 0 && Empty(report.CapEff) {
 		t.Error("root without layers reads back no capability")
 	}
-	c := &Cell{machine: m, plan: &Plan{ID: InsideID, User: User{1, 1}, Root: []string{"usr"}}, seen: seen{report: report, init: h.process.Pid}}
+	e := &evidence{machine: m, plan: &Plan{ID: InsideID, User: User{1, 1}, Root: []string{"usr"}}, report: report, init: h.process.Pid}
 	for layer, proof := range proofs {
-		if layer != LayerGroup && layer != LayerDescriptors && layer != LayerEnvironment && proof(c) {
+		if layer != LayerGroup && layer != LayerDescriptors && layer != LayerEnvironment && proof(e) {
 			t.Errorf("%s is proved without it", layer)
 		}
 	}
@@ -266,31 +266,31 @@ func TestJudge(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
 	for layer := range proofs {
-		c := &Cell{machine: m, plan: &Plan{Requested: []string{layer}, ID: InsideID, User: User{1, 1}, Root: []string{"usr"}}}
-		c.seen.init, c.seen.report.Strays, c.seen.report.Environ = 1, 1, true
+		e := &evidence{machine: m, plan: &Plan{Requested: []string{layer}, ID: InsideID, User: User{1, 1}, Root: []string{"usr"}}}
+		e.init, e.report.Strays, e.report.Environ = 1, 1, true
 		if layer == LayerGroup {
 			continue // requires a group; TestRequiredLayers of package bubblewrap
 		}
 		if layer == LayerLandlock && m.Landlock() == 0 {
 			continue
 		}
-		if err := c.judge(nil); reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), layer) {
+		if err := e.judge(nil); reason.Of(err) != reason.SandboxUnavailable || !strings.Contains(err.Error(), layer) {
 			t.Errorf("%s: %v", layer, err)
 		}
-		if len(c.seen.applied) > 0 {
-			t.Errorf("%s: applied %v", layer, c.seen.applied)
+		if len(e.applied) > 0 {
+			t.Errorf("%s: applied %v", layer, e.applied)
 		}
-		c.plan.Excused = map[string]string{layer: "the host has none"}
-		if err := c.judge(nil); err != nil || len(c.seen.downgrades) != 1 {
-			t.Errorf("%s, excused: %v, downgrades %v", layer, err, c.seen.downgrades)
+		e.plan.Excused = map[string]string{layer: "the host has none"}
+		if err := e.judge(nil); err != nil || len(e.downgrades) != 1 {
+			t.Errorf("%s, excused: %v, downgrades %v", layer, err, e.downgrades)
 		}
-		if err := c.judge([]string{layer}); reason.Of(err) != reason.SandboxUnavailable {
+		if err := e.judge([]string{layer}); reason.Of(err) != reason.SandboxUnavailable {
 			t.Errorf("%s, excused but required: %v", layer, err)
 		}
 	}
-	c := &Cell{machine: m, plan: &Plan{Requested: []string{LayerNNP}}}
-	c.seen.report.NoNewPrivs = true
-	if err := c.judge([]string{LayerNNP}); err != nil { // control
+	e := &evidence{machine: m, plan: &Plan{Requested: []string{LayerNNP}}}
+	e.report.NoNewPrivs = true
+	if err := e.judge([]string{LayerNNP}); err != nil { // control
 		t.Error(err)
 	}
 }
@@ -304,9 +304,8 @@ func TestLimitOfProcesses(t *testing.T) {
 		users *users
 		want  bool
 	}{{sandbox.Full, nil, true}, {sandbox.UserNamespaces, nil, true}, {sandbox.Landlocked, &users{}, true}, {sandbox.Landlocked, nil, false}} {
-		cell := &Cell{machine: m, plan: &Plan{Rung: c.rung}}
 		m.users = c.users
-		list := cell.rlimits(sandbox.Limits{}.OrDefault())
+		list := m.rlimits(&Plan{Rung: c.rung}, sandbox.Limits{}.OrDefault())
 		if got := slices.ContainsFunc(list, func(l inside.Rlimit) bool { return l.Name == "nproc" }); got != c.want {
 			t.Errorf("%s, daemon root %t: limited %t", c.rung, c.users != nil, got)
 		}
@@ -317,12 +316,12 @@ func TestLimitOfProcesses(t *testing.T) {
 func TestOuterFilterProvesNothing(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
-	c := &Cell{machine: m, plan: &Plan{Filters: 1}, seen: seen{report: inside.Report{Seccomp: modeFilter, Filters: m.filters + 1}}}
-	if c.filtered() {
+	e := &evidence{machine: m, plan: &Plan{Filters: 1}, report: inside.Report{Seccomp: modeFilter, Filters: m.host.filters + 1}}
+	if e.filtered() {
 		t.Error("the outer filter alone proves the inner one")
 	}
-	c.seen.report.Filters++
-	if !c.filtered() { // control
+	e.report.Filters++
+	if !e.filtered() { // control
 		t.Error("both filters prove nothing")
 	}
 }
@@ -331,17 +330,17 @@ func TestOuterFilterProvesNothing(t *testing.T) {
 func TestFilterIsAttested(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
-	for watched, want := range map[bool]string{true: m.watched.sha, false: m.plain.sha} {
-		c := &Cell{machine: m, plan: &Plan{}, seen: seen{applied: []string{LayerSeccomp}, report: inside.Report{Watched: watched}}}
-		if got := c.isolation(false).SeccompSHA; got != want {
+	for watched, want := range map[bool]string{true: m.files.watched.sha, false: m.files.plain.sha} {
+		e := &evidence{machine: m, plan: &Plan{}, applied: []string{LayerSeccomp}, report: inside.Report{Watched: watched}}
+		if got := e.isolation(false, "").SeccompSHA; got != want {
 			t.Errorf("watched %t: %s, want %s", watched, got, want)
 		}
-		c.seen.applied = nil
-		if got := c.isolation(false).SeccompSHA; got != "" {
+		e.applied = nil
+		if got := e.isolation(false, "").SeccompSHA; got != "" {
 			t.Errorf("not proved: %s", got)
 		}
 	}
-	if m.watched.sha == m.plain.sha { // control
+	if m.files.watched.sha == m.files.plain.sha { // control
 		t.Error("there is one filter")
 	}
 }
@@ -358,19 +357,19 @@ func TestCopyIsProved(t *testing.T) {
 		must.Check(t, p.Layer.Close())
 	}()
 	root := inside.Identity{Dev: 7, Ino: 2}
-	for name, edit := range map[string]func(*Cell){
-		"no overlay":      func(c *Cell) { c.seen.report.Overlay = false },
-		"another one":     func(c *Cell) { c.seen.report.Workspace.Ino++ },
-		"another device":  func(c *Cell) { c.seen.report.Workspace.Dev++ },
-		"nothing mounted": func(c *Cell) { c.seen.mounted = nil },
-		"no layer":        func(c *Cell) { c.plan = &Plan{} }, // the host's own overlay
+	for name, edit := range map[string]func(*evidence){
+		"no overlay":      func(e *evidence) { e.report.Overlay = false },
+		"another one":     func(e *evidence) { e.report.Workspace.Ino++ },
+		"another device":  func(e *evidence) { e.report.Workspace.Dev++ },
+		"nothing mounted": func(e *evidence) { e.mounted = nil },
+		"no layer":        func(e *evidence) { e.plan = &Plan{} }, // the host's own overlay
 	} {
-		c := &Cell{machine: m, plan: p, seen: seen{mounted: &root, report: inside.Report{Overlay: true, Workspace: root}}}
-		if !c.copied() { // control
+		e := &evidence{machine: m, plan: p, mounted: &root, report: inside.Report{Overlay: true, Workspace: root}}
+		if !e.copied() { // control
 			t.Fatal("the same overlay is not proved")
 		}
-		edit(c)
-		if c.copied() {
+		edit(e)
+		if e.copied() {
 			t.Errorf("%s: proved", name)
 		}
 	}

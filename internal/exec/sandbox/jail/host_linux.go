@@ -1,6 +1,82 @@
 package jail
 
-import "path/filepath"
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// leastLandlock is the minimum ABI. Below it, renaming between directories is always refused,
+	// which breaks git.
+	leastLandlock = 2
+	// mostLandlock is the newest ABI that the helper supports.
+	mostLandlock = 7
+)
+
+// host contains the properties of the host and of the daemon that a proof of layers depends on.
+type host struct {
+	// landlock is the ABI that sandboxes use, 0 for none.
+	landlock int
+	// own are the daemon's namespaces: a run must be in other namespaces.
+	own map[string]uint64
+	// filters is the number of system call filters of the daemon itself.
+	filters int
+	// hard are the daemon's hard limits, which a run cannot exceed.
+	hard   map[int]uint64
+	kernel string
+	// null is the host's null device, which covers masked files.
+	null string
+}
+
+// newHost measures the host and the daemon.
+func newHost() (host, error) {
+	h := host{landlock: landlockABI(), own: map[string]uint64{}, hard: map[int]uint64{}, null: "/dev/null"}
+	for _, n := range namespaceLayers {
+		var st unix.Stat_t
+		if err := unix.Stat("/proc/self/ns/"+n.kind, &st); err != nil {
+			return h, fmt.Errorf("reading the daemon's namespaces: %w", err)
+		}
+		h.own[n.kind] = st.Ino
+	}
+	for resource := range unix.RLIMIT_RTTIME + 1 {
+		var l syscall.Rlimit
+		if err := syscall.Getrlimit(resource, &l); err != nil {
+			return h, fmt.Errorf("reading the daemon's limits: %w", err)
+		}
+		h.hard[resource] = l.Max
+	}
+	status, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		return h, fmt.Errorf("reading the daemon's filters: %w", err)
+	}
+	for line := range strings.Lines(string(status)) {
+		// Linux before 5.9 does not count the filters; the helper requires the count.
+		if count, ok := strings.CutPrefix(line, "Seccomp_filters:"); ok {
+			h.filters, _ = strconv.Atoi(strings.TrimSpace(count))
+		}
+	}
+	var name unix.Utsname
+	if err := unix.Uname(&name); err != nil {
+		return h, fmt.Errorf("reading the kernel version: %w", err)
+	}
+	h.kernel = unix.ByteSliceToString(name.Release[:])
+	return h, nil
+}
+
+// landlockABI queries the kernel (landlock_create_ruleset(2)); 0 means none.
+func landlockABI() int {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 || abi < leastLandlock {
+		return 0
+	}
+	return min(int(abi), mostLandlock)
+}
 
 // SystemDirs returns paths that are links into /usr on most machines, and directories on
 // others.

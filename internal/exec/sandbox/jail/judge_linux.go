@@ -9,11 +9,17 @@ import (
 
 	"palyra/internal/core/tool"
 	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/cgroup"
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// seen contains the observations about a run before its program starts.
-type seen struct {
+// evidence contains the observations about a run before its program starts, and proves from them
+// which layers of the plan are in force. The program MUST NOT start before judge has succeeded.
+type evidence struct {
+	machine *Machine
+	plan    *Plan
+	group   *cgroup.Group
+
 	mounted *inside.Identity
 	report  inside.Report
 	rlimits []inside.Rlimit
@@ -30,39 +36,39 @@ type seen struct {
 
 // judge compares the report with the requested layers. It fails if a layer is neither proved nor
 // known to be missing on this host, or if the call requires a missing layer.
-func (c *Cell) judge(required []string) error {
+func (e *evidence) judge(required []string) error {
 	var unproved []string
-	for _, layer := range c.plan.Requested {
-		if proofs[layer](c) {
-			c.seen.applied = append(c.seen.applied, layer)
+	for _, layer := range e.plan.Requested {
+		if proofs[layer](e) {
+			e.applied = append(e.applied, layer)
 			continue
 		}
-		why, excused := c.excuse(layer)
+		why, excused := e.excuse(layer)
 		if excused {
-			c.seen.downgrades = append(c.seen.downgrades, layer+": "+why)
+			e.downgrades = append(e.downgrades, layer+": "+why)
 		}
-		if !excused && !c.machine.Without(layer) || slices.Contains(required, layer) {
+		if !excused && !e.machine.Without(layer) || slices.Contains(required, layer) {
 			unproved = append(unproved, layer)
 		}
 	}
 	for _, layer := range required {
-		if !slices.Contains(c.plan.Requested, layer) {
+		if !slices.Contains(e.plan.Requested, layer) {
 			unproved = append(unproved, layer)
 		}
 	}
 	if len(unproved) == 0 {
 		return nil
 	}
-	return c.unproved(unproved)
+	return e.unproved(unproved)
 }
 
 // unproved names the layers that are not in force, with the known cause.
-func (c *Cell) unproved(layers []string) error {
+func (e *evidence) unproved(layers []string) error {
 	file, fault, remedy := "", "", "Nothing ran. See `palyrad doctor` for the capabilities of this machine."
-	if r := c.seen.report; slices.Contains(layers, LayerMasks) && len(r.Unmasked) > 0 {
+	if r := e.report; slices.Contains(layers, LayerMasks) && len(r.Unmasked) > 0 {
 		file, fault = r.Unmasked[0], ": the null device does not cover "+strings.Join(r.Unmasked, ", ")
-		if nullIs := notNull(c.machine.null); nullIs != "" {
-			file = c.machine.null
+		if nullIs := notNull(e.machine.host.null); nullIs != "" {
+			file = e.machine.host.null
 			fault += ", since " + file + " " + nullIs
 			remedy = fmt.Sprintf("Nothing ran. Restore the device, as root: rm %[1]s && mknod -m 666 %[1]s c 1 3", file)
 		}
@@ -85,42 +91,35 @@ func notNull(name string) string {
 }
 
 // excuse returns the reason why this host may lack a layer.
-func (c *Cell) excuse(layer string) (why string, ok bool) {
-	if why, ok = c.machine.lacks(layer); ok {
+func (e *evidence) excuse(layer string) (why string, ok bool) {
+	if why, ok = e.machine.lacks(layer); ok {
 		return why, ok
 	}
-	why, ok = c.plan.Excused[layer]
+	why, ok = e.plan.Excused[layer]
 	return why, ok
 }
 
 // isolation returns the attested form of the report.
-func (c *Cell) isolation(prepared bool) tool.Isolation {
-	r := c.seen.report
+func (e *evidence) isolation(prepared bool, argumentsSHA string) tool.Isolation {
+	r := e.report
 	i := tool.Isolation{
 		Measured: tool.Measured{
 			UID: r.UID, GID: r.GID, CapEff: r.CapEff, CapBnd: r.CapBnd, CapPrm: r.CapPrm,
-			NoNewPrivs: r.NoNewPrivs, SeccompMode: r.Seccomp, LandlockABI: r.LandlockABI, LimitsBy: c.machine.Level(),
-			Kernel: c.machine.kernel, Rung: string(c.plan.Rung), Workspace: string(c.mode()),
-			Watched: r.Watched, Prepared: prepared, Captured: c.seen.captured, Ports: c.seen.ports,
+			NoNewPrivs: r.NoNewPrivs, SeccompMode: r.Seccomp, LandlockABI: r.LandlockABI, LimitsBy: e.machine.Level(),
+			Kernel: e.machine.host.kernel, Rung: string(e.plan.Rung), Workspace: string(e.plan.mode()),
+			Watched: r.Watched, Prepared: prepared, Captured: e.captured, Ports: e.ports,
 		},
 		Namespaces: r.Namespaces, Rlimits: r.Rlimits,
-		HelperSHA: c.machine.helper.sha, ArgumentsSHA: c.argumentsSHA, BackendSHA: c.plan.BackendSHA,
+		HelperSHA: e.machine.files.helper.sha, ArgumentsSHA: argumentsSHA, BackendSHA: e.plan.BackendSHA,
 	}
-	if slices.Contains(c.seen.applied, LayerSeccomp) {
-		i.SeccompSHA = c.machine.plain.sha
+	if slices.Contains(e.applied, LayerSeccomp) {
+		i.SeccompSHA = e.machine.files.plain.sha
 		if r.Watched {
-			i.SeccompSHA = c.machine.watched.sha
+			i.SeccompSHA = e.machine.files.watched.sha
 		}
 	}
-	if slices.Contains(c.seen.applied, LayerGroup) {
-		i.Cgroup = c.group.Name()
+	if slices.Contains(e.applied, LayerGroup) {
+		i.Cgroup = e.group.Name()
 	}
 	return i
-}
-
-func (c *Cell) mode() sandbox.WorkspaceMode {
-	if c.plan.Mode == "" {
-		return sandbox.ReadOnly
-	}
-	return c.plan.Mode
 }

@@ -21,12 +21,12 @@ func TestFaultyNullIsNamed(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "null")
 	must.Do(t, os.WriteFile(file, nil, 0o600))
 	judge := func(null string, unmasked ...string) error {
-		c := &Cell{
-			machine: &Machine{null: null, tree: cgroup.None()},
+		e := &evidence{
+			machine: &Machine{host: host{null: null}, room: room{tree: cgroup.None()}},
 			plan:    &Plan{Requested: []string{LayerMasks}, Spec: inside.Spec{Inner: inside.Inner{Masks: []string{"/proc/kcore"}}}},
 		}
-		c.seen.report.Unmasked = unmasked
-		return c.judge(nil)
+		e.report.Unmasked = unmasked
+		return e.judge(nil)
 	}
 	for null, says := range map[string][]string{
 		file:                   {"proc_masks", "does not cover /proc/kcore", file, "is a regular file"},

@@ -50,7 +50,7 @@ var namespaceLayers = []struct{ kind, layer string }{
 }
 
 // proofs determine for each layer whether the report proves it.
-var proofs = map[string]func(*Cell) bool{
+var proofs = map[string]func(*evidence) bool{
 	LayerUserNS:      namespace("user"),
 	LayerMounts:      namespace("mnt"),
 	LayerPIDs:        namespace("pid"),
@@ -58,28 +58,28 @@ var proofs = map[string]func(*Cell) bool{
 	LayerIPC:         namespace("ipc"),
 	LayerUTS:         namespace("uts"),
 	LayerCgroupNS:    namespace("cgroup"),
-	LayerUID:         (*Cell).unprivileged,
-	LayerCaps:        (*Cell).powerless,
-	LayerNNP:         func(c *Cell) bool { return c.seen.report.NoNewPrivs },
-	LayerSeccomp:     (*Cell).filtered,
-	LayerLandlock:    func(c *Cell) bool { return c.seen.report.LandlockABI > 0 },
-	LayerGroup:       func(c *Cell) bool { return c.machine.Level() != cgroup.Rlimit && c.group.Holds(c.seen.init) },
-	LayerRlimits:     (*Cell).limitsHold,
-	LayerCopy:        (*Cell).copied,
-	LayerMasks:       func(c *Cell) bool { return len(c.plan.Spec.Inner.Masks) > 0 && len(c.seen.report.Unmasked) == 0 },
-	LayerDescriptors: func(c *Cell) bool { return c.seen.report.Strays == 0 },
-	LayerEnvironment: func(c *Cell) bool { return !c.seen.report.Environ },
-	LayerRoot:        func(c *Cell) bool { return slices.Equal(c.seen.report.Root, c.plan.Root) },
-	LayerSession:     (*Cell).ownSession,
+	LayerUID:         (*evidence).unprivileged,
+	LayerCaps:        (*evidence).powerless,
+	LayerNNP:         func(e *evidence) bool { return e.report.NoNewPrivs },
+	LayerSeccomp:     (*evidence).filtered,
+	LayerLandlock:    func(e *evidence) bool { return e.report.LandlockABI > 0 },
+	LayerGroup:       func(e *evidence) bool { return e.machine.Level() != cgroup.Rlimit && e.group.Holds(e.init) },
+	LayerRlimits:     (*evidence).limitsHold,
+	LayerCopy:        (*evidence).copied,
+	LayerMasks:       func(e *evidence) bool { return len(e.plan.Spec.Inner.Masks) > 0 && len(e.report.Unmasked) == 0 },
+	LayerDescriptors: func(e *evidence) bool { return e.report.Strays == 0 },
+	LayerEnvironment: func(e *evidence) bool { return !e.report.Environ },
+	LayerRoot:        func(e *evidence) bool { return slices.Equal(e.report.Root, e.plan.Root) },
+	LayerSession:     (*evidence).ownSession,
 }
 
 // modeFilter is SECCOMP_MODE_FILTER.
 const modeFilter = 2
 
-func namespace(kind string) func(*Cell) bool {
-	return func(c *Cell) bool {
-		inode := c.seen.report.Namespaces[kind]
-		return inode != 0 && inode != c.machine.own[kind]
+func namespace(kind string) func(*evidence) bool {
+	return func(e *evidence) bool {
+		inode := e.report.Namespaces[kind]
+		return inode != 0 && inode != e.machine.host.own[kind]
 	}
 }
 
@@ -89,12 +89,12 @@ func Empty(mask string) bool {
 }
 
 // unprivileged checks the user of the sandbox, both inside and on the host.
-func (c *Cell) unprivileged() bool {
-	want, r := c.plan.User.UID, c.seen.report
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.seen.init))
-	within := User{c.plan.ID, c.plan.ID}
-	if c.plan.ID == 0 {
-		within = c.plan.User
+func (e *evidence) unprivileged() bool {
+	want, r := e.plan.User.UID, e.report
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", e.init))
+	within := User{e.plan.ID, e.plan.ID}
+	if e.plan.ID == 0 {
+		within = e.plan.User
 	}
 	if err != nil || want == 0 || (User{r.UID, r.GID}) != within {
 		return false
@@ -110,45 +110,45 @@ func (c *Cell) unprivileged() bool {
 // powerless reports whether all sets of capabilities are empty. It ignores the bounding set for
 // an ordinary user without a user namespace, who can neither empty that set nor gain its
 // capabilities.
-func (c *Cell) powerless() bool {
-	r := c.seen.report
-	gainless := Empty(r.CapBnd) || c.plan.Spec.Inner.Parent != 0 && !c.machine.Root() && r.NoNewPrivs
+func (e *evidence) powerless() bool {
+	r := e.report
+	gainless := Empty(r.CapBnd) || e.plan.Spec.Inner.Parent != 0 && !e.machine.Root() && r.NoNewPrivs
 	return Empty(r.CapEff) && Empty(r.CapPrm) && Empty(r.CapInh) && Empty(r.CapAmb) && gainless
 }
 
 // filtered reports whether a filter was installed in addition to the filters that the daemon
 // and the backend installed.
-func (c *Cell) filtered() bool {
-	r := c.seen.report
-	return r.Seccomp == modeFilter && r.Filters > c.machine.filters+c.plan.Filters
+func (e *evidence) filtered() bool {
+	r := e.report
+	return r.Seccomp == modeFilter && r.Filters > e.machine.host.filters+e.plan.Filters
 }
 
 // ownSession reports whether the sandbox has its own session. In a process namespace, a session
 // from outside has the number 0.
-func (c *Cell) ownSession() bool {
-	if namespace("pid")(c) {
-		return c.seen.report.Session > 0
+func (e *evidence) ownSession() bool {
+	if namespace("pid")(e) {
+		return e.report.Session > 0
 	}
-	return c.seen.report.Session == c.seen.init
+	return e.report.Session == e.init
 }
 
 // limitsHold reports whether the limits are in force. It also requires that the kernel kills
 // the run before palyrad if memory runs out.
-func (c *Cell) limitsHold() bool {
-	if c.seen.report.OOMScore != inside.DieFirst {
+func (e *evidence) limitsHold() bool {
+	if e.report.OOMScore != inside.DieFirst {
 		return false
 	}
-	for _, l := range c.seen.rlimits {
-		if got, ok := c.seen.report.Rlimits[l.Name]; !ok || got != l.Soft {
+	for _, l := range e.rlimits {
+		if got, ok := e.report.Rlimits[l.Name]; !ok || got != l.Soft {
 			return false
 		}
 	}
-	return len(c.seen.rlimits) > 0
+	return len(e.rlimits) > 0
 }
 
 // copied compares the overlay mounted by the outer stage with the workspace that the inner stage
 // finds.
-func (c *Cell) copied() bool {
-	outer := c.seen.mounted
-	return c.plan.Layer != nil && outer != nil && c.seen.report.Overlay && *outer == c.seen.report.Workspace
+func (e *evidence) copied() bool {
+	outer := e.mounted
+	return e.plan.Layer != nil && outer != nil && e.report.Overlay && *outer == e.report.Workspace
 }

@@ -6,7 +6,58 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/exec/sandbox/seccomp"
 )
+
+// sharedFiles are the memory files that all sandboxes of a machine share.
+type sharedFiles struct {
+	helper file
+	// plain and watched are the filter without and with a listener, and table is its content.
+	plain, watched file
+	table          seccomp.Table
+	// outer is the filter for processes until the final filter is installed.
+	outer file
+}
+
+// file is a memory file that sandboxes share, and its digest.
+type file struct {
+	*os.File
+	sha string
+}
+
+// newSharedFiles creates the files. After an error it may still return some of them, which must
+// be closed.
+func newSharedFiles(helper []byte, o seccomp.Options) (s sharedFiles, err error) {
+	s.table = seccomp.NewTable(o)
+	for _, f := range []struct {
+		to    *file
+		watch bool
+	}{{&s.plain, false}, {&s.watched, true}} {
+		o.Watch = f.watch
+		program, err := seccomp.Program(o)
+		if err != nil {
+			return s, err
+		}
+		if *f.to, err = share("filter", seccomp.Bytes(program), DataFile); err != nil {
+			return s, err
+		}
+	}
+	program, err := seccomp.Outer()
+	if err != nil {
+		return s, err
+	}
+	if s.outer, err = share("outer filter", seccomp.Bytes(program), DataFile); err != nil {
+		return s, err
+	}
+	s.helper, err = share(helperName, helper, ExecutableFile)
+	return s, err
+}
+
+func share(name string, content []byte, as func(string, []byte) (*os.File, error)) (file, error) {
+	f, err := as(name, content)
+	return file{f, Digest(content)}, err
+}
 
 // ExecutableFile returns a sealed memory file with a program, with the offset at 0. It has no
 // name in any file system and cannot be changed.

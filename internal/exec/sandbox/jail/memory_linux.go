@@ -38,7 +38,7 @@ func (c *Cell) weigh() *memoryMeter {
 	if c.machine.Level() != cgroup.Rlimit || c.machine.Without(LayerRlimits) {
 		return nil
 	}
-	return &memoryMeter{root: c.process.Pid, limit: within(c.plan.Limits.Memory, c.machine.part.Memory)}
+	return &memoryMeter{root: c.Processes.first.Pid, limit: within(c.plan.Limits.Memory, c.machine.room.part.Memory)}
 }
 
 // Watch waits until the run exceeds its memory limit and returns sandbox.QuotaMemory. It returns

@@ -36,20 +36,20 @@ func attach(mounts []*os.File) error {
 	return nil
 }
 
-// mount makes the mounts of the plan on the calling thread.
-func (c *Cell) mount() error {
-	if err := attach(c.plan.Mounts); err != nil || c.plan.Layer == nil || c.plan.Staged {
-		return err
+// mount makes the mounts of the plan on the calling thread. It returns the identity of the copy of
+// the workspace if it mounts one.
+func (p *Plan) mount() (*inside.Identity, error) {
+	if err := attach(p.Mounts); err != nil || p.Layer == nil || p.Staged {
+		return nil, err
 	}
-	if err := overlayOn(inside.MountAt(len(c.plan.Mounts)-1), c.plan.Layer.Upper().Name(), c.plan.Layer.Work().Name()); err != nil {
-		return fmt.Errorf("mounting the copy of the workspace: %w", err)
+	if err := overlayOn(inside.MountAt(len(p.Mounts)-1), p.Layer.Upper().Name(), p.Layer.Work().Name()); err != nil {
+		return nil, fmt.Errorf("mounting the copy of the workspace: %w", err)
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(inside.Mountpoint, &st); err != nil {
-		return fmt.Errorf("opening the copy of the workspace: %w", err)
+		return nil, fmt.Errorf("opening the copy of the workspace: %w", err)
 	}
-	c.seen.mounted = &inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}
-	return nil
+	return &inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino}, nil
 }
 
 // overlayOn mounts the copy of a workspace like palyra-init's outer stage. The layers must be

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/egress/proxy"
 	"palyra/internal/exec/sandbox/inside"
@@ -30,11 +31,11 @@ func (m *Machine) Open(p *Plan, g egress.Reach, out proxy.Outward) error {
 	if err != nil {
 		return err
 	}
-	p.Proxy, p.Spec.Inner.Network = carrier, &inside.Network{Outside: m.own["net"], Ports: carrier.Ports()}
+	p.Proxy, p.Spec.Inner.Network = carrier, &inside.Network{Outside: m.host.own["net"], Ports: carrier.Ports()}
 	return nil
 }
 
-// admit receives the listeners and serves the proxy on them, until part is called.
+// admit receives the listeners and serves the proxy on them.
 func (c *Cell) admit(ctx context.Context) error {
 	report, fds, err := receive(c.control, inside.MaxListeners)
 	if err != nil {
@@ -44,33 +45,58 @@ func (c *Cell) admit(ctx context.Context) error {
 	if err != nil {
 		return reason.Errorf(reason.SandboxUnavailable, "the listeners of the sandbox cannot be used: %w", err)
 	}
-	c.seen.captured, c.seen.ports = report.Captured, ports
-	// The proxy outlives the context of the call, so that the report contains the last
-	// connections of a stopped program.
-	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	c.stopServing = stop
+	c.evidence.captured, c.evidence.ports = report.Captured, ports
+	c.session.start(ctx, l)
+	return nil
+}
+
+// proxySession serves the proxy of a program. Without a proxy it does nothing.
+type proxySession struct {
+	proxy *proxy.Proxy
+	// stop ends the session; it is nil without a session. served receives the result of the
+	// session.
+	stop   context.CancelCauseFunc
+	served chan error
+}
+
+// start serves the proxy on the listeners until end is called. The proxy outlives the context of
+// the call, so that the report contains the last connections of a stopped program.
+func (s *proxySession) start(ctx context.Context, l proxy.Listeners) {
+	ctx, s.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	go func() {
-		err := c.plan.Proxy.Serve(ctx, l)
+		err := s.proxy.Serve(ctx, l)
 		if ctx.Err() == nil {
 			// The cause may contain details that callers must not see.
 			err = errors.Join(reason.Errorf(reason.SandboxUnavailable, "the connection to the allowed hosts failed, and the program was stopped").
 				WithRemedy("Try again; if it fails again, check palyrad's log and report the error."), err)
 		}
-		c.served <- err
+		s.served <- err
 	}()
-	return nil
 }
 
-// part stops the proxy of a program that has ended, and closes the remaining connections. If
+// end stops the proxy of a program that has ended, and closes the remaining connections. If
 // cause is proxy.ErrEnded, bytes that the program has already sent are still delivered, for at
 // most a second.
-func (c *Cell) part(cause error) error {
-	if c.stopServing == nil {
+func (s *proxySession) end(cause error) error {
+	if s.stop == nil {
 		return nil
 	}
-	c.stopServing(cause)
-	c.stopServing = nil
-	return <-c.served
+	s.cancel(cause)
+	return <-s.served
+}
+
+// cancel is like end for a session whose result was already received.
+func (s *proxySession) cancel(cause error) {
+	s.stop(cause)
+	s.stop = nil
+}
+
+// connections returns the connection attempts of the program so far.
+func (s *proxySession) connections() (list []tool.Connection, missed int) {
+	if s.proxy == nil {
+		return nil, 0
+	}
+	return s.proxy.Connections()
 }
 
 // listeners converts descriptors into listeners for a proxy, and takes ownership of them. ports
@@ -135,10 +161,10 @@ func listensAt(addr net.Addr, w inside.Listener) error {
 
 // scrubbed removes the secrets of the proxy and the injected secrets from a stream of the
 // program.
-func (c *Cell) scrubbed(w Work, stream *os.File) io.ReadCloser {
+func (s *proxySession) scrubbed(w Work, stream *os.File) io.ReadCloser {
 	var from io.Reader = stream
-	if c.plan.Proxy != nil {
-		from = c.plan.Proxy.Scrub(from)
+	if s.proxy != nil {
+		from = s.proxy.Scrub(from)
 	}
 	if w.Spec.Scrub != nil {
 		from = w.Spec.Scrub(from)

@@ -27,10 +27,10 @@ const (
 // pin reads each operand once, through one descriptor, compares the bytes with the approved
 // digest, and keeps them for the copy of the workspace. A program in the workspace is an operand
 // as well.
-func (c *Cell) pin(o *order, w Work) error {
+func (o *order) pin(w Work) error {
 	operands := w.Spec.Operands
 	if w.InWorkspace {
-		program := tool.Operand{Path: strings.TrimPrefix(w.Exec, c.plan.Spec.Inner.Dir+"/"), SHA256: w.Spec.Executable.SHA256}
+		program := tool.Operand{Path: strings.TrimPrefix(w.Exec, o.plan.Spec.Inner.Dir+"/"), SHA256: w.Spec.Executable.SHA256}
 		if !slices.Contains(operands, program) {
 			operands = append(slices.Clone(operands), program)
 		}
@@ -45,11 +45,11 @@ func (c *Cell) pin(o *order, w Work) error {
 	o.order.Bytes = o.attach(bytes)
 	left := int64(MaxPinnedTotal)
 	for _, operand := range operands {
-		f, err := openOperand(c.plan.Workspace.File, operand.Path)
+		f, err := openOperand(o.plan.Workspace.File, operand.Path)
 		if err != nil {
 			return err
 		}
-		pinned, err := keep(bytes, c.plan.Workspace.File, f, operand, left)
+		pinned, err := keep(bytes, o.plan.Workspace.File, f, operand, left)
 		f.Close()
 		switch {
 		case err != nil:

@@ -24,10 +24,9 @@ func pinned(t *testing.T, root string, operands ...tool.Operand) (*order, error)
 	t.Helper()
 	w := must.Get(OpenWorkspace(root))(t)
 	defer w.Close()
-	o := &order{files: make([]*os.File, 1)}
+	o := &order{plan: &Plan{Workspace: w}, files: make([]*os.File, 1)}
 	t.Cleanup(o.close)
-	c := &Cell{plan: &Plan{Workspace: w}}
-	return o, c.pin(o, Work{Spec: sandbox.Spec{Operands: operands}})
+	return o, o.pin(Work{Spec: sandbox.Spec{Operands: operands}})
 }
 
 // The pinned bytes of an operand are the approved ones, from a file of the workspace, and

@@ -29,9 +29,11 @@ type Work struct {
 	Probe []string
 }
 
-// order is an order for the helper.
+// order is an order for the helper of the sandbox that the plan describes.
 type order struct {
-	order inside.Order
+	machine *Machine
+	plan    *Plan
+	order   inside.Order
 	// files are the order itself and its descriptors, by number.
 	files []*os.File
 	// shared is the number of files at the end of the list that belong to the Machine.
@@ -41,30 +43,30 @@ type order struct {
 }
 
 // newOrder checks the program and the operands of a call and encodes the order.
-func (c *Cell) newOrder(w Work) (*order, error) {
-	o := &order{files: make([]*os.File, 1)}
-	if c.machine.Without(LayerEnvironment) {
+func newOrder(m *Machine, p *Plan, w Work) (*order, error) {
+	o := &order{machine: m, plan: p, files: make([]*os.File, 1)}
+	if m.Without(LayerEnvironment) {
 		w.Env = append(os.Environ(), w.Env...)
 	}
-	if c.plan.Proxy != nil {
-		w.Env = extend(w.Env, c.plan.Proxy.Env(c.plan.Bundle))
+	if p.Proxy != nil {
+		w.Env = extend(w.Env, p.Proxy.Env(p.Bundle))
 	}
-	o.order = inside.Order{Exec: w.Exec, Argv: w.Spec.Argv, Env: w.Env, Cwd: w.Cwd, Rlimits: c.rlimits(w.Spec.Limits)}
-	if err := c.fill(o, w); err != nil {
+	o.order = inside.Order{Exec: w.Exec, Argv: w.Spec.Argv, Env: w.Env, Cwd: w.Cwd, Rlimits: m.rlimits(p, w.Spec.Limits)}
+	if err := o.fill(w); err != nil {
 		o.close()
 		return nil, err
 	}
 	return o, nil
 }
 
-func (c *Cell) fill(o *order, w Work) error {
+func (o *order) fill(w Work) error {
 	if w.Probe != nil {
 		o.order.Self, o.order.Argv = true, append([]string{helperName, inside.StageProbe}, w.Probe...)
-	} else if err := c.program(o, w); err != nil {
+	} else if err := o.program(w); err != nil {
 		return err
 	}
-	if c.plan.Layer != nil {
-		if err := errors.Join(c.plan.Layer.Begin(), c.pin(o, w)); err != nil {
+	if o.plan.Layer != nil {
+		if err := errors.Join(o.plan.Layer.Begin(), o.pin(w)); err != nil {
 			return err
 		}
 	}
@@ -84,9 +86,9 @@ func (c *Cell) fill(o *order, w Work) error {
 	if err := o.secrets(w.Spec); err != nil {
 		return err
 	}
-	if !c.machine.Without(LayerSeccomp) {
-		o.order.Filter = o.attach(c.machine.plain.File)
-		o.order.Watched = o.attach(c.machine.watched.File)
+	if !o.machine.Without(LayerSeccomp) {
+		o.order.Filter = o.attach(o.machine.files.plain.File)
+		o.order.Watched = o.attach(o.machine.files.watched.File)
 		o.shared = 2
 	}
 	var err error
@@ -118,8 +120,8 @@ func (o *order) secrets(s sandbox.Spec) error {
 // program compares the program's bytes with the approved digest and sets the identity that
 // palyra-init must find. For a file on an overlay it sets only the size: palyra-init writes its
 // bytes itself, so that inode and times differ.
-func (c *Cell) program(o *order, w Work) error {
-	f, err := c.machine.resolver.OpenExecutable(w.Spec.Executable)
+func (o *order) program(w Work) error {
+	f, err := o.machine.resolver.OpenExecutable(w.Spec.Executable)
 	if err != nil {
 		return err
 	}
@@ -129,7 +131,7 @@ func (c *Cell) program(o *order, w Work) error {
 		return fmt.Errorf("opening the program: %w", err)
 	}
 	o.order.File = inside.Identity{Size: st.Size}
-	if !w.InWorkspace || c.plan.Layer == nil {
+	if !w.InWorkspace || o.plan.Layer == nil {
 		o.order.File = inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
 	}
 	return nil

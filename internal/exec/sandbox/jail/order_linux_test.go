@@ -28,13 +28,13 @@ func TestOrderNamesTheProgram(t *testing.T) {
 		"of the workspace":         {nil, true, whole},
 		"of a copy":                {new(overlay.Layer), true, inside.Identity{Size: whole.Size}},
 	} {
-		o, w := order{}, Work{Spec: sandbox.Spec{Executable: p.Executable}, InWorkspace: c.inWorkspace}
-		cell := &Cell{machine: m, plan: &Plan{Layer: c.layer}}
-		if err := cell.program(&o, w); err != nil || o.order.File != c.want {
+		w := Work{Spec: sandbox.Spec{Executable: p.Executable}, InWorkspace: c.inWorkspace}
+		o := order{machine: m, plan: &Plan{Layer: c.layer}}
+		if err := o.program(w); err != nil || o.order.File != c.want {
 			t.Errorf("%s: %+v, %v, want %+v", name, o.order.File, err, c.want)
 		}
 		w.Spec.Executable.SHA256 = Digest([]byte("another"))
-		if err := cell.program(&o, w); reason.Of(err) != reason.BindingMismatch {
+		if err := o.program(w); reason.Of(err) != reason.BindingMismatch {
 			t.Errorf("%s: other bytes: %v", name, err)
 		}
 	}

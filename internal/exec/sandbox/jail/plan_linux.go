@@ -76,6 +76,13 @@ func (m *Machine) NewPlan() (*Plan, error) {
 	return &Plan{User: user, Excused: map[string]string{}}, nil
 }
 
+func (p *Plan) mode() sandbox.WorkspaceMode {
+	if p.Mode == "" {
+		return sandbox.ReadOnly
+	}
+	return p.Mode
+}
+
 // Extra adds a descriptor for the first process and returns its number.
 func (p *Plan) Extra(f *os.File) int {
 	p.Files = append(p.Files, f)

@@ -11,29 +11,18 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// rlimits returns the limits of the Machine. It omits RLIMIT_NPROC if the program has neither a
-// user namespace nor a separate user, because the kernel would count all processes of the
-// daemon's user. In that case the control group limits the processes.
-func (c *Cell) rlimits(limits sandbox.Limits) []inside.Rlimit {
-	list := c.machine.rlimits(limits)
-	if c.plan.Rung != sandbox.Landlocked || c.machine.Root() {
-		return list
-	}
-	return slices.DeleteFunc(list, func(l inside.Rlimit) bool { return l.Resource == unix.RLIMIT_NPROC })
-}
-
 // rlimits returns the limits that the helper sets on itself. They apply to every process of the
 // run individually. Without control groups only RLIMIT_NPROC counts the processes of a whole
 // run, since Linux 5.14 per user namespace. No limit then counts all runs together. The limit
 // of palyrad, less a reserve, is therefore divided by the number of concurrent runs.
 // RLIMIT_DATA is divided in the same way.
-func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
+func (m *Machine) rlimits(p *Plan, limits sandbox.Limits) []inside.Rlimit {
 	if m.Without(LayerRlimits) {
 		return nil
 	}
 	const mib = 1 << 20
 	cpu := uint64(math.Ceil(limits.CPU.Seconds()))
-	processes := uint64(within(limits.Processes, m.part.Processes))
+	processes := uint64(within(limits.Processes, m.room.part.Processes))
 	list := []inside.Rlimit{
 		{Name: "cpu", Resource: unix.RLIMIT_CPU, Soft: cpu, Hard: cpu + 2},
 		{Name: "fsize", Resource: unix.RLIMIT_FSIZE, Soft: uint64(limits.FileSize), Hard: uint64(limits.FileSize)},
@@ -53,7 +42,7 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 		// helper itself needs some. Shared memory is limited only by the address space. Runtimes
 		// reserve far more address space than they use: V8 takes 10 GiB for each WebAssembly memory,
 		// and Node's HTTP client has one.
-		data := max(uint64(within(limits.Memory, m.part.Memory)), 32*mib)
+		data := max(uint64(within(limits.Memory, m.room.part.Memory)), 32*mib)
 		space := max(2*data, 65536*mib)
 		list = append(list,
 			inside.Rlimit{Name: "data", Resource: unix.RLIMIT_DATA, Soft: data, Hard: data},
@@ -64,11 +53,16 @@ func (m *Machine) rlimits(limits sandbox.Limits) []inside.Rlimit {
 		list = append(list, inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: uint64(limits.AddressSpace), Hard: uint64(limits.AddressSpace)})
 	}
 	for i := range list {
-		hard := m.hard[list[i].Resource]
+		hard := m.host.hard[list[i].Resource]
 		list[i].Hard = min(list[i].Hard, hard)
 		list[i].Soft = min(list[i].Soft, list[i].Hard)
 	}
-	return list
+	if p.Rung != sandbox.Landlocked || m.Root() {
+		return list
+	}
+	// The program has neither a user namespace nor a separate user: the kernel would count all
+	// processes of the daemon's user. The control group limits the processes instead.
+	return slices.DeleteFunc(list, func(l inside.Rlimit) bool { return l.Resource == unix.RLIMIT_NPROC })
 }
 
 // within returns the smaller of a limit and a part. part 0 means no part.

@@ -25,7 +25,7 @@ import (
 // Run runs the Cell's one program to its end; see sandbox.Runner. When Run returns, no process
 // of the sandbox is left.
 func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
-	o, err := c.newOrder(w)
+	o, err := newOrder(c.machine, c.plan, w)
 	if err != nil {
 		return sandbox.Report{}, err
 	}
@@ -37,21 +37,21 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	if !w.Prepared {
 		started = c.started
 	}
-	streams := read(c.scrubbed(w, c.stdout), c.scrubbed(w, c.stderr), w.Spec.Limits.Output, w.Spec.Output)
+	streams := read(c.session.scrubbed(w, c.stdout), c.session.scrubbed(w, c.stderr), w.Spec.Limits.Output, w.Spec.Output)
 	end, state := c.supervise(ctx, w, o, streams)
-	gone := errors.Join(c.End(), c.part(causeOf(end)))
-	log, unwatched := c.violations()
+	gone := errors.Join(c.Processes.End(), c.session.end(causeOf(end)))
+	log, unwatched := c.calls.end()
 	report := c.report(w, end, state)
 	report.Stdout, report.Stderr = streams.Finish()
 	report.Violations, report.ViolationsMissed = log.Violations, log.Missed
-	report.Connections, report.ConnectionsMissed = c.connections()
+	report.Connections, report.ConnectionsMissed = c.session.connections()
 	report.Started, report.Finished = started, time.Now()
 	report.Usage.Wall = report.Finished.Sub(started)
 	switch {
 	case gone != nil || unwatched != nil:
 		return report, errors.Join(gone, unwatched)
 	case end.Err != nil:
-		return report, c.explain(end.Err, report.Stderr.Head)
+		return report, explain(end.Err, c.plan.Backend, report.Stderr.Head)
 	case end.Cancelled:
 		return report, reason.Errorf(reason.Cancelled, "the call was cancelled and its program stopped")
 	}
@@ -62,10 +62,10 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 func (c *Cell) known(w Work) sandbox.Report {
 	r := sandbox.Report{
 		Backend: c.plan.Backend, Tier: c.plan.Tier, Rung: c.plan.Rung, Requested: c.plan.Requested,
-		Applied: c.seen.applied, Downgrades: c.seen.downgrades, Unpinned: c.seen.unpinned, Started: c.started,
+		Applied: c.evidence.applied, Downgrades: c.evidence.downgrades, Unpinned: c.evidence.unpinned, Started: c.started,
 	}
-	if c.seen.report.Namespaces != nil {
-		r.Isolation = c.isolation(w.Prepared)
+	if c.evidence.report.Namespaces != nil {
+		r.Isolation = c.evidence.isolation(w.Prepared, c.argumentsSHA)
 	}
 	return r
 }
@@ -78,26 +78,18 @@ func wrote(layer *overlay.Layer) func() (bool, error) {
 	return layer.Touched
 }
 
-// connections returns the connection attempts of the program so far.
-func (c *Cell) connections() (list []tool.Connection, missed int) {
-	if c.plan.Proxy == nil {
-		return nil, 0
-	}
-	return c.plan.Proxy.Connections()
-}
-
 // report returns the report of the run without its output.
 func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sandbox.Report {
 	r := c.known(w)
 	r.TimedOut, r.Quota = end.TimedOut, end.Quota
 	r.Usage = tool.Usage{CPU: c.group.CPU(), PeakMemory: c.group.PeakMemory(), Processes: c.group.PeakProcesses()}
-	if c.seen.started {
+	if c.evidence.started {
 		r.Layer, c.plan.Layer = c.plan.Layer, nil
 	}
 	if state != nil && r.Usage.CPU == 0 {
 		r.Usage.CPU = state.UserTime() + state.SystemTime()
 	}
-	if !c.seen.started || !end.ByItself() || state == nil {
+	if !c.evidence.started || !end.ByItself() || state == nil {
 		return r
 	}
 	code := exitCode(state)

@@ -50,7 +50,7 @@ func (s *Stage) Plain(readOnly bool) error {
 }
 
 func (s *Stage) view(readOnly bool) error {
-	view, err := s.machine.View(s.plan.Workspace, s.plan.User, readOnly)
+	view, err := s.machine.views.view(s.plan.Workspace, s.plan.User, readOnly)
 	if err != nil {
 		return err
 	}
@@ -152,7 +152,7 @@ func (s *Stage) Shared(path string) (string, error) {
 	if !s.machine.Root() {
 		return path, nil
 	}
-	view, err := s.machine.View(dir, s.plan.User, false)
+	view, err := s.machine.views.view(dir, s.plan.User, false)
 	if err != nil {
 		return "", err
 	}
@@ -191,7 +191,7 @@ func (s *Stage) OnThread(readOnly bool) (source string, err error) {
 		s.plan.Spec.Inner.Workspace = s.plan.Workspace.Identity
 		return s.plan.Workspace.File.Name(), nil
 	}
-	view, err := s.machine.View(s.plan.Workspace, s.plan.User, readOnly)
+	view, err := s.machine.views.view(s.plan.Workspace, s.plan.User, readOnly)
 	if err != nil {
 		return "", err
 	}

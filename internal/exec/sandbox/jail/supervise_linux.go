@@ -11,6 +11,7 @@ import (
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/disk"
 	"palyra/internal/exec/sandbox/output"
+	"palyra/internal/exec/sandbox/seccomp"
 	"palyra/internal/exec/sandbox/seccomp/notify"
 	"palyra/internal/exec/sandbox/supervise"
 )
@@ -32,19 +33,15 @@ func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.
 	exceeded, unwatch := c.watch(ctx)
 	defer unwatch()
 	end, state := supervise.Run{
-		Wall: w.Spec.Limits.Wall, Output: streams, Ended: c.ended, Kill: c.kill,
-		Attended: attended, Exceeded: exceeded, Broken: c.served,
-		Repair: func(err error) {
-			c.stopServing(err)
-			c.stopServing = nil
-		},
+		Wall: w.Spec.Limits.Wall, Output: streams, Ended: c.Processes.ended, Kill: c.Processes.kill,
+		Attended: attended, Exceeded: exceeded, Broken: c.session.served, Repair: c.session.cancel,
 		Hurry: func() {
 			// By now the other end of the socket is closed, unless a process inside still holds
 			// it. Earlier messages can still be read.
 			_ = c.control.SetReadDeadline(time.Now().Add(patience))
 		},
 	}.Wait(ctx)
-	c.reaped = true
+	c.Processes.reaped = true
 	return end, state
 }
 
@@ -53,8 +50,8 @@ func (c *Cell) supervise(ctx context.Context, w Work, o *order, streams *output.
 func (c *Cell) watch(ctx context.Context) (exceeded <-chan sandbox.Quota, unwatch func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	watches := []func(context.Context) sandbox.Quota{c.group.Watch}
-	if c.meter != nil {
-		watches = append(watches, c.meter.Watch)
+	if c.disk != nil {
+		watches = append(watches, c.disk.Watch)
 	}
 	if memory := c.weigh(); memory != nil {
 		watches = append(watches, memory.Watch)
@@ -71,38 +68,28 @@ func (c *Cell) watch(ctx context.Context) (exceeded <-chan sandbox.Quota, unwatc
 	return found, func() { cancel(); running.Wait() }
 }
 
-// measure starts to measure the disk writes of a run.
-func (c *Cell) measure() (err error) {
-	if c.machine.state == nil || c.plan.Mode == sandbox.ReadOnly || c.plan.Mode == "" {
+// measureDisk starts to measure the disk writes of a run.
+func (c *Cell) measureDisk() (err error) {
+	if c.machine.state == nil || c.plan.mode() == sandbox.ReadOnly {
 		return nil
 	}
 	var upper *os.File
 	if c.plan.Layer != nil {
 		upper = c.plan.Layer.Upper()
 	}
-	c.meter, err = disk.NewMeter(upper, c.machine.state, c.plan.Limits)
+	c.disk, err = disk.NewMeter(upper, c.machine.state, c.plan.Limits)
 	return err
 }
 
 // overDisk reports whether the run exceeded its disk limits. It measures once more, because a
 // short run may end before the first measurement.
-func (c *Cell) overDisk() bool { return c.meter != nil && c.meter.Ended(context.Background()) }
+func (c *Cell) overDisk() bool { return c.disk != nil && c.disk.Ended(context.Background()) }
 
-// observe answers the system calls that the filter passes to the listener, and records them for
-// violations.
-func (c *Cell) observe(listener int) error {
-	f, err := notify.Open(listener)
-	if err != nil {
-		return err
-	}
-	c.listener, c.observed = f, make(chan observation, 1)
-	go func() {
-		log, err := notify.Serve(f, c.machine.table)
-		// No call may wait for an answer after Serve has returned.
-		f.Close()
-		c.observed <- observation{log, err}
-	}()
-	return nil
+// callMonitor answers the system calls that the filter of a run passes to its listener, and records
+// them. Without a listener it does nothing.
+type callMonitor struct {
+	listener *os.File
+	observed chan observation
 }
 
 type observation struct {
@@ -110,14 +97,30 @@ type observation struct {
 	err error
 }
 
-// violations ends the observation of a run without remaining processes.
-func (c *Cell) violations() (notify.Log, error) {
-	if c.listener == nil {
+// start takes ownership of the listener.
+func (m *callMonitor) start(listener int, table seccomp.Table) error {
+	f, err := notify.Open(listener)
+	if err != nil {
+		return err
+	}
+	m.listener, m.observed = f, make(chan observation, 1)
+	go func() {
+		log, err := notify.Serve(f, table)
+		// No call may wait for an answer after Serve has returned.
+		f.Close()
+		m.observed <- observation{log, err}
+	}()
+	return nil
+}
+
+// end returns the denied system calls of a run without remaining processes.
+func (m *callMonitor) end() (notify.Log, error) {
+	if m.listener == nil {
 		return notify.Log{}, nil
 	}
-	c.listener.Close()
-	c.listener = nil
-	o := <-c.observed
+	m.listener.Close()
+	m.listener = nil
+	o := <-m.observed
 	if o.err != nil {
 		return o.log, fmt.Errorf("answering denied system calls: %w", o.err)
 	}

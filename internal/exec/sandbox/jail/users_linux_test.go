@@ -97,12 +97,12 @@ func TestViewNamespacesAreBounded(t *testing.T) {
 	dir := must.Get(OpenDirectory(realPath(t, t.TempDir())))(t)
 	defer dir.File.Close()
 	for i := range mostNamespaces + 3 {
-		view := must.Get(m.View(dir, User{DefaultFirstUser + i, DefaultFirstUser + i}, true))(t)
+		view := must.Get(m.views.view(dir, User{DefaultFirstUser + i, DefaultFirstUser + i}, true))(t)
 		view.Close()
 	}
 	if len(m.views.pairs) != mostNamespaces || len(m.views.order) != mostNamespaces {
 		t.Errorf("%d namespaces are kept", len(m.views.pairs))
 	}
-	view := must.Get(m.View(dir, User{DefaultFirstUser, DefaultFirstUser}, false))(t)
+	view := must.Get(m.views.view(dir, User{DefaultFirstUser, DefaultFirstUser}, false))(t)
 	view.Close()
 }

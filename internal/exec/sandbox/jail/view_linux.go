@@ -28,16 +28,16 @@ type views struct {
 
 type pair struct{ owner, user User }
 
-// View returns a detached mount of a directory with the ownership mapped to a sandbox's user,
+// view returns a detached mount of a directory with the ownership mapped to a sandbox's user,
 // for a daemon that is root. The view does not contain mounts below the directory. The caller
 // closes the view.
-func (m *Machine) View(d *Directory, user User, readOnly bool) (*os.File, error) {
+func (v *views) view(d *Directory, user User, readOnly bool) (*os.File, error) {
 	attr := unix.MountAttr{}
 	if readOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
 	if owner := (User{d.UID, d.GID}); owner != user {
-		namespace, err := m.views.namespace(pair{owner, user})
+		namespace, err := v.namespace(pair{owner, user})
 		if err != nil {
 			return nil, reason.Errorf(reason.SandboxUnavailable, "creating a user namespace for the workspace's owner: %w", err)
 		}
