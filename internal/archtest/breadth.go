@@ -17,10 +17,9 @@ const MaxInterface = 8
 // broad lists the types that still have more methods than MaxMethods, with their number. The numbers
 // MUST only decrease: split a type by noun instead of adding a method.
 var broad = map[string]int{
-	"internal/egress/web.bridge":         26,
-	"internal/exec/sandbox/cgroup.Group": 33,
-	"internal/store/sqlite.Conn":         30,
-	"internal/store/sqlite.writer":       36,
+	"internal/egress/web.bridge":   26,
+	"internal/store/sqlite.Conn":   30,
+	"internal/store/sqlite.writer": 36,
 }
 
 // CheckBreadth finds types and interfaces with too many methods. Test support and generated code may

@@ -6,8 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -18,14 +16,20 @@ import (
 // Group then has no effect. Watch and Kill may be called concurrently with the other methods.
 // The other methods must be called from one goroutine.
 type Group struct {
+	directories
+	Counters Counters
+
 	tree   *Tree
-	name   string
 	limits sandbox.Limits
-	// dirs maps a v1 controller, and "" for the unified hierarchy, to the directory of the run.
-	dirs map[string]string
-	dir  *os.File
+	dir    *os.File
 	// below are groups that Sweep found below the groups in dirs, the deepest first.
 	below []string
+}
+
+// group returns a Group without directories.
+func (t *Tree) group(name string) *Group {
+	d := directories{level: t.level, name: name, dirs: map[string]string{}}
+	return &Group{directories: d, Counters: Counters{d}, tree: t}
 }
 
 func (g *Group) mkdir() error {
@@ -43,67 +47,6 @@ func (g *Group) mkdir() error {
 	f, err := os.Open(g.dirs[""])
 	g.dir = f
 	return err
-}
-
-// add creates one directory. Controllers that are mounted together share it.
-func (g *Group) add(controller, parent string) error {
-	dir := filepath.Join(parent, g.name)
-	if !slices.Contains(g.distinct(), dir) {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
-	}
-	g.dirs[controller] = dir
-	return nil
-}
-
-// distinct returns the directories of the group, each once.
-func (g *Group) distinct() []string {
-	var list []string
-	for _, dir := range g.dirs {
-		if !slices.Contains(list, dir) {
-			list = append(list, dir)
-		}
-	}
-	return list
-}
-
-func (g *Group) bound(limits sandbox.Limits) error {
-	g.limits = limits
-	memory, processes := strconv.FormatInt(limits.Memory, 10), strconv.Itoa(limits.Processes)
-	switch g.tree.level {
-	case V2:
-		return errors.Join(
-			writeFile(g.path("", "memory.max"), memory),
-			writeIfThere(g.path("", "memory.swap.max"), "0"),
-			writeIfThere(g.path("", "memory.oom.group"), "1"),
-			writeFile(g.path("", "pids.max"), processes))
-	case V1:
-		return errors.Join(
-			writeFile(g.path("memory", "memory.limit_in_bytes"), memory),
-			writeIfThere(g.path("memory", "memory.memsw.limit_in_bytes"), memory),
-			writeFile(g.path("pids", "pids.max"), processes))
-	}
-	return nil
-}
-
-func (g *Group) path(controller, file string) string {
-	return filepath.Join(g.dirs[controller], file)
-}
-
-func (g *Group) read(controller, file string) string {
-	if g.dirs[controller] == "" {
-		return ""
-	}
-	return readFile(g.path(controller, file))
-}
-
-// limiting returns the directory with the limit files of a controller.
-func (g *Group) limiting(controller string) string {
-	if g.tree.level == V2 {
-		return ""
-	}
-	return controller
 }
 
 // Name returns the name of the directories, "palyra-<pid>-<start time>-<n>".
@@ -155,28 +98,6 @@ func (g *Group) Holds(pid int) bool {
 		}
 	}
 	return len(g.dirs) > 0
-}
-
-// CPU returns the processor time of the whole run, 0 if no group counts it.
-func (g *Group) CPU() time.Duration {
-	if g.dirs["cpuacct"] != "" {
-		return time.Duration(number(g.read("cpuacct", "cpuacct.usage")))
-	}
-	return time.Duration(keyed(g.read("", "cpu.stat"), "usage_usec")) * time.Microsecond
-}
-
-// PeakMemory returns the peak memory use in bytes, 0 if no group records it.
-func (g *Group) PeakMemory() int64 {
-	if g.tree.level == V2 {
-		return number(g.read("", "memory.peak"))
-	}
-	return number(g.read("memory", "memory.max_usage_in_bytes"))
-}
-
-// PeakProcesses returns the peak number of processes, including threads. It is 0 on kernels
-// that do not record it.
-func (g *Group) PeakProcesses() int {
-	return int(number(g.read(g.limiting("pids"), "pids.peak")))
 }
 
 // Close removes the groups. Every process must have ended; see End.

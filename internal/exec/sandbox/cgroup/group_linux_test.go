@@ -76,7 +76,7 @@ func TestEnterFails(t *testing.T) {
 	}
 	g := newGroup(t, tree, sandbox.Limits{})
 	for controller := range tree.v1 {
-		broken := &Group{tree: tree, name: g.name, dirs: map[string]string{}}
+		broken := tree.group(g.name)
 		for c, dir := range g.dirs {
 			broken.dirs[c] = dir
 		}
@@ -226,7 +226,7 @@ func TestRlimit(t *testing.T) {
 	t.Parallel()
 	tree := None()
 	g := must.Get(tree.Start(sandbox.Limits{}))(t)
-	if g.Dir() != nil || g.Holds(os.Getpid()) || g.CPU() != 0 || g.PeakMemory() != 0 || g.PeakProcesses() != 0 || g.Verdict(true) != "" {
+	if g.Dir() != nil || g.Holds(os.Getpid()) || g.Counters.CPU() != 0 || g.Counters.PeakMemory() != 0 || g.Counters.PeakProcesses() != 0 || g.Verdict(true) != "" {
 		t.Errorf("a group of nothing counts: %+v", g)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
@@ -256,10 +256,10 @@ func TestWatch(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), must.Patience)
 			defer cancel()
 			if got := g.Watch(ctx); got != c.want {
-				t.Fatalf("stopped for %q; memory %d, processes %d, cpu %s", got, g.PeakMemory(), g.PeakProcesses(), g.CPU())
+				t.Fatalf("stopped for %q; memory %d, processes %d, cpu %s", got, g.Counters.PeakMemory(), g.Counters.PeakProcesses(), g.Counters.CPU())
 			}
-			if c.want == sandbox.QuotaCPU && g.CPU() > c.limits.CPU+10*time.Second {
-				t.Errorf("stopped after %s", g.CPU())
+			if c.want == sandbox.QuotaCPU && g.Counters.CPU() > c.limits.CPU+10*time.Second {
+				t.Errorf("stopped after %s", g.Counters.CPU())
 			}
 			must.Do(t, g.End())
 			if got := g.Verdict(true); got != c.want {
@@ -367,7 +367,7 @@ func TestSweep(t *testing.T) {
 // clearTestGroup ends and removes the groups of a daemon that this test started.
 func clearTestGroup(t *testing.T, tree *Tree, name string) {
 	t.Helper()
-	g := &Group{tree: tree, name: name, dirs: map[string]string{}}
+	g := tree.group(name)
 	for _, p := range tree.sweepDirs {
 		dir := filepath.Join(p.dir, name)
 		g.dirs[p.controller] = dir

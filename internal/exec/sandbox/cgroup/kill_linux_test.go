@@ -133,7 +133,8 @@ func TestSignalSparesOthers(t *testing.T) {
 		_, _ = p.Wait()
 	}()
 	dir := t.TempDir()
-	g := &Group{tree: None(), name: filepath.Base(dir), dirs: map[string]string{"pids": dir}}
+	g := None().group(filepath.Base(dir))
+	g.dirs["pids"] = dir
 	must.Do(t, os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(some([]int{p.Pid})), 0o600))
 	g.Kill()
 	fd := must.Get(unix.PidfdOpen(p.Pid, 0))(t)

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -42,43 +41,13 @@ func (t *Tree) Bound(share sandbox.Share) error {
 	return nil
 }
 
-// boundAll sets the limits of a group that has others below it.
-func (g *Group) boundAll(share sandbox.Share) error {
-	var failed error
-	if g.tree.level == V2 && !delegates(g.dirs[""]) {
-		failed = errors.New("its controllers cannot be delegated")
-	}
-	memory, swap := g.path(g.limiting("memory"), "memory.max"), ""
-	if g.tree.level == V1 {
-		memory, swap = g.path("memory", "memory.limit_in_bytes"), g.path("memory", "memory.memsw.limit_in_bytes")
-		// Linux before 5.11 counts subgroups only with this setting.
-		failed = writeIfThere(g.path("memory", "memory.use_hierarchy"), "1")
-	}
-	if share.Memory > 0 {
-		value := strconv.FormatInt(share.Memory, 10)
-		failed = errors.Join(failed, writeFile(memory, value))
-		if swap != "" {
-			failed = errors.Join(failed, writeIfThere(swap, value))
-		}
-	}
-	if share.Processes > 0 {
-		failed = errors.Join(failed, writeFile(g.path(g.limiting("pids"), "pids.max"), strconv.Itoa(share.Processes)))
-	}
-	return failed
-}
-
-// processes returns the number of processes and threads in a group and its subgroups.
-func (g *Group) processes() int {
-	return int(number(g.read(g.limiting("pids"), "pids.current")))
-}
-
 // crowded reports whether all runs together have so many processes that another run could not
 // start.
 func (t *Tree) crowded() bool {
 	if t.parent == nil || t.share.Processes == 0 {
 		return false
 	}
-	return t.parent.processes() > t.full()
+	return t.parent.Counters.processes() > t.full()
 }
 
 // full is the maximum number of processes of all runs at which another run can start.
@@ -130,7 +99,7 @@ func (c *crowd) ends(g *Group, full int) bool {
 	var largest *Group
 	most, all := 0, 0
 	for _, run := range c.runs {
-		n := run.processes()
+		n := run.Counters.processes()
 		all += n
 		if n > most {
 			largest, most = run, n

@@ -39,8 +39,8 @@ func TestRunsTogether(t *testing.T) {
 	}
 	must.Do(t, large.End())
 	must.Do(t, large.Close())
-	if quota := small.exceeded(); quota != "" || small.processes() == 0 {
-		t.Errorf("the smaller run has %d processes and is stopped for %q once the larger one is gone", small.processes(), quota)
+	if quota := small.exceeded(); quota != "" || small.Counters.processes() == 0 {
+		t.Errorf("the smaller run has %d processes and is stopped for %q once the larger one is gone", small.Counters.processes(), quota)
 	}
 
 	free := newTree(t)
@@ -48,7 +48,7 @@ func TestRunsTogether(t *testing.T) {
 	mustLaunch(t, a, sleepers(40))
 	mustLaunch(t, b, sleepers(40))
 	for _, g := range []*Group{a, b} {
-		for ctx := t.Context(); ctx.Err() == nil && g.processes() < 41; {
+		for ctx := t.Context(); ctx.Err() == nil && g.Counters.processes() < 41; {
 		}
 		if got := g.exceeded(); got != "" {
 			t.Errorf("without the group around it a run is stopped for %q", got)
@@ -66,8 +66,8 @@ func TestRunsTogetherAreRefused(t *testing.T) {
 	p := mustLaunch(t, g, sleepers(40)+" 2>/dev/null")
 	// A shell that cannot fork gives up.
 	state := must.Get(p.Wait())(t)
-	if state.Success() || g.processes() > 16 {
-		t.Errorf("it ended with %s, and %d processes run where all runs may have 16", state, g.processes())
+	if state.Success() || g.Counters.processes() > 16 {
+		t.Errorf("it ended with %s, and %d processes run where all runs may have 16", state, g.Counters.processes())
 	}
 }
 

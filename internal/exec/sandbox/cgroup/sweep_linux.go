@@ -54,7 +54,7 @@ func (t *Tree) orphans() map[string]*Group {
 				continue
 			}
 			if found[name] == nil {
-				found[name] = &Group{tree: t, name: name, dirs: map[string]string{}}
+				found[name] = t.group(name)
 			}
 			dir := filepath.Join(p.dir, name)
 			found[name].dirs[p.controller] = dir

@@ -167,7 +167,8 @@ func (t *Tree) Start(limits sandbox.Limits) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.bound(limits.OrDefault()); err != nil {
+	g.limits = limits.OrDefault()
+	if err := g.bound(g.limits); err != nil {
 		return nil, errors.Join(fmt.Errorf("setting the limits of a control group: %w", err), g.Close())
 	}
 	t.crowd.add(g)
@@ -177,7 +178,7 @@ func (t *Tree) Start(limits sandbox.Limits) (*Group, error) {
 func (t *Tree) make() (*Group, error) {
 	var err error
 	for range attempts {
-		g := &Group{tree: t, name: t.name(t.last.Add(1)), dirs: map[string]string{}}
+		g := t.group(t.name(t.last.Add(1)))
 		if err = g.mkdir(); err == nil {
 			return g, nil
 		}

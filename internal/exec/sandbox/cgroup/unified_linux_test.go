@@ -22,7 +22,8 @@ func fakeGroup(t *testing.T, limits sandbox.Limits) *Group {
 	for _, file := range []string{"memory.max", "pids.max"} {
 		put(t, g, file, "max\n")
 	}
-	must.Do(t, g.bound(limits.OrDefault()))
+	g.limits = limits.OrDefault()
+	must.Do(t, g.bound(g.limits))
 	return g
 }
 
@@ -59,8 +60,8 @@ func TestUnifiedCounters(t *testing.T) {
 	put(t, g, "cpu.stat", "usage_usec 1500\nuser_usec 1\n")
 	put(t, g, "memory.peak", "4096\n")
 	put(t, g, "pids.peak", "3\n")
-	if g.CPU() != 1500*time.Microsecond || g.PeakMemory() != 4096 || g.PeakProcesses() != 3 {
-		t.Errorf("cpu %s, memory %d, processes %d", g.CPU(), g.PeakMemory(), g.PeakProcesses())
+	if g.Counters.CPU() != 1500*time.Microsecond || g.Counters.PeakMemory() != 4096 || g.Counters.PeakProcesses() != 3 {
+		t.Errorf("cpu %s, memory %d, processes %d", g.Counters.CPU(), g.Counters.PeakMemory(), g.Counters.PeakProcesses())
 	}
 	for _, c := range []struct {
 		name, memory, processes, cpu string
@@ -106,7 +107,7 @@ func TestUntilCPU(t *testing.T) {
 	if got := g.untilCPU(); got != tick {
 		t.Errorf("at the limit: %s", got)
 	}
-	if got := (&Group{tree: None()}).untilCPU(); got != 0 {
+	if got := None().group("").untilCPU(); got != 0 {
 		t.Errorf("where nothing counts: %s", got)
 	}
 }

@@ -69,18 +69,18 @@ func (g *Group) untilCPU() time.Duration {
 	if len(g.dirs) == 0 {
 		return 0
 	}
-	left := (g.limits.CPU - g.CPU()) / time.Duration(runtime.NumCPU())
+	left := (g.limits.CPU - g.Counters.CPU()) / time.Duration(runtime.NumCPU())
 	return min(max(left, tick), maxCPUInterval)
 }
 
 // exceeded returns the limit for which a run must be stopped, "" for none.
 func (g *Group) exceeded() sandbox.Quota {
 	switch {
-	case g.killedForMemory():
+	case g.Counters.killedForMemory():
 		return sandbox.QuotaMemory
-	case g.refusedForks() > int64(g.limits.Processes):
+	case g.Counters.refusedForks() > int64(g.limits.Processes):
 		return sandbox.QuotaProcesses
-	case g.CPU() > g.limits.CPU:
+	case g.Counters.CPU() > g.limits.CPU:
 		return sandbox.QuotaCPU
 	case g.tree.ends(g):
 		return sandbox.QuotaProcesses
@@ -96,19 +96,8 @@ func (g *Group) Verdict(failed bool) sandbox.Quota {
 	switch {
 	case quota == sandbox.QuotaMemory || failed && quota != "":
 		return quota
-	case failed && g.refusedForks() > 0:
+	case failed && g.Counters.refusedForks() > 0:
 		return sandbox.QuotaProcesses
 	}
 	return ""
-}
-
-func (g *Group) killedForMemory() bool {
-	if g.tree.level == V2 {
-		return keyed(g.read("", "memory.events"), "oom_kill") > 0
-	}
-	return keyed(g.read("memory", "memory.oom_control"), "oom_kill") > 0
-}
-
-func (g *Group) refusedForks() int64 {
-	return keyed(g.read(g.limiting("pids"), "pids.events"), "max")
 }

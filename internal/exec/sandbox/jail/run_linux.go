@@ -82,7 +82,8 @@ func wrote(layer *overlay.Layer) func() (bool, error) {
 func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sandbox.Report {
 	r := c.known(w)
 	r.TimedOut, r.Quota = end.TimedOut, end.Quota
-	r.Usage = tool.Usage{CPU: c.group.CPU(), PeakMemory: c.group.PeakMemory(), Processes: c.group.PeakProcesses()}
+	use := c.group.Counters
+	r.Usage = tool.Usage{CPU: use.CPU(), PeakMemory: use.PeakMemory(), Processes: use.PeakProcesses()}
 	if c.evidence.started {
 		r.Layer, c.plan.Layer = c.plan.Layer, nil
 	}
