@@ -17,15 +17,20 @@ import (
 
 // bridge is the handler of one client's connection.
 type bridge struct {
-	front  Front
-	out    *upstream
-	proxy  *httputil.ReverseProxy
-	secure bool
-	// serverName is the server name in the client's TLS hello, "" for an address.
-	serverName string
-	// tap is the client's connection, nil for HTTP/2.
-	tap *tap
+	client
+	refusals refusals
+	handlers handlers
+	proxy    *httputil.ReverseProxy
+}
 
+func newBridge(c client, out *upstream) *bridge {
+	b := &bridge{client: c, refusals: refusals{record: c.front.Refuse, tap: c.tap}}
+	b.proxy = b.reverseProxy(out.transport)
+	return b
+}
+
+// handlers counts the running handlers of a connection.
+type handlers struct {
 	mu      sync.Mutex
 	over    bool
 	running sync.WaitGroup
@@ -33,42 +38,42 @@ type bridge struct {
 
 // enter registers a handler, unless the connection has ended: an HTTP/2 handler may start after the
 // server has returned.
-func (b *bridge) enter() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.over {
+func (h *handlers) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over {
 		return false
 	}
-	b.running.Add(1)
+	h.running.Add(1)
 	return true
 }
 
 // close rejects further requests and waits for the running ones. A WebSocket counts as running,
 // although the server has released it.
-func (b *bridge) close() {
-	b.mu.Lock()
-	b.over = true
-	b.mu.Unlock()
-	b.running.Wait()
+func (h *handlers) close() {
+	h.mu.Lock()
+	h.over = true
+	h.mu.Unlock()
+	h.running.Wait()
 }
 
 // ServeHTTP checks one request and forwards it.
 func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !b.enter() {
+	if !b.handlers.enter() {
 		return
 	}
-	defer b.running.Done()
+	defer b.handlers.running.Done()
 	withoutH2C(r)
 	target, err := b.judge(r)
 	if err == nil {
 		err = b.front.Allow(target)
 	}
 	if err == nil {
-		err = b.front.Secrets.Apply(r.Context(), r, target, b.secure)
+		err = b.front.Secrets.Apply(r.Context(), r, target, b.scheme == https)
 	}
 	if err != nil {
-		b.refuse(w, target, err)
-		b.drainBody(w, r)
+		b.refusals.refuse(w, target, err)
+		drainBody(w, r)
 		return
 	}
 	b.forward(w, r, target)
@@ -108,13 +113,13 @@ func exchangeOf(ctx context.Context) *exchange {
 	return &exchange{}
 }
 
-func (b *bridge) reverseProxy() *httputil.ReverseProxy {
+func (b *bridge) reverseProxy(transport *http.Transport) *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
-		Transport:      b.out.transport,
+		Transport:      transport,
 		Rewrite:        b.rewrite,
 		ModifyResponse: b.modify,
 		ErrorHandler: func(w http.ResponseWriter, r *http.Request, err error) {
-			b.fail(w, exchangeOf(r.Context()).target, err)
+			b.refusals.fail(w, exchangeOf(r.Context()).target, err)
 		},
 		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError),
 	}
@@ -128,10 +133,10 @@ var forwarding = []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X
 func (b *bridge) rewrite(p *httputil.ProxyRequest) {
 	x := exchangeOf(p.In.Context())
 	out := p.Out
-	out.URL.Scheme, out.URL.Host = b.scheme(), x.target.String()
+	out.URL.Scheme, out.URL.Host = string(b.scheme), x.target.String()
 	out.URL.User, out.URL.Fragment = nil, ""
 	out.URL.RawQuery = p.In.URL.RawQuery
-	out.Host = b.authority(x.target)
+	out.Host = b.scheme.authority(x.target)
 	// Trailers could contain data that the check of the header did not cover; a gateway may omit
 	// them (RFC 9110 section 6.5.1).
 	out.Trailer = nil

@@ -33,11 +33,11 @@ func cutHead(raw []byte) (head, rest []byte, problem string) {
 }
 
 // checkHead compares the received head of a request with the request parsed by package http.
-func (b *bridge) checkHead(r *http.Request, t egress.Target) error {
-	if b.tap == nil {
+func (c client) checkHead(r *http.Request, t egress.Target) error {
+	if c.tap == nil {
 		return checkSize(r, t)
 	}
-	head, problem := b.tap.head(r.ContentLength)
+	head, problem := c.tap.head(r.ContentLength)
 	switch {
 	case len(head) > MaxHeader:
 		return refused(t, egress.ReasonHeaderTooLarge, "At most %d bytes are possible.", MaxHeader)
@@ -57,7 +57,7 @@ func (b *bridge) checkHead(r *http.Request, t egress.Target) error {
 		return refused(t, egress.ReasonBadHTTP, "Transfer-Encoding and Content-Length, or HTTP/1.0, do not go together.")
 	}
 	if host := fields["Host"]; r.URL.IsAbs() && len(host) > 0 {
-		return b.checkHost(host[0], t)
+		return c.checkHost(host[0], t)
 	}
 	return nil
 }

@@ -27,16 +27,17 @@ func parseAuthority(s string, port uint16) (egress.Target, error) {
 	return egress.Target{Host: host, Port: port}, err
 }
 
-// scheme returns the scheme of outgoing requests.
-func (b *bridge) scheme() string {
-	if b.secure {
-		return "https"
-	}
-	return "http"
-}
+// scheme is the scheme of all requests of a connection.
+type scheme string
 
-func (b *bridge) defaultPort() uint16 {
-	if b.secure {
+// The schemes. Requests that arrive by TLS are sent by TLS.
+const (
+	plain scheme = "http"
+	https scheme = "https"
+)
+
+func (s scheme) defaultPort() uint16 {
+	if s == https {
 		return 443
 	}
 	return 80
@@ -44,8 +45,8 @@ func (b *bridge) defaultPort() uint16 {
 
 // authority returns the Host of requests to a target, as most clients write it: without the
 // port that the scheme implies.
-func (b *bridge) authority(t egress.Target) string {
-	if t.Port != b.defaultPort() {
+func (s scheme) authority(t egress.Target) string {
+	if t.Port != s.defaultPort() {
 		return t.String()
 	}
 	if addr, ok := t.Host.Addr(); ok && addr.Is6() {

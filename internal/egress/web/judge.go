@@ -8,14 +8,24 @@ import (
 	"palyra/internal/egress"
 )
 
+// client is the connection of one client. It judges which requests of the client are allowed.
+type client struct {
+	front  Front
+	scheme scheme
+	// serverName is the server name in the client's TLS hello, "" for an address.
+	serverName string
+	// tap is the client's connection, nil for HTTP/2.
+	tap *tap
+}
+
 // judge returns the target of a request, or an error if the request is not allowed.
-func (b *bridge) judge(r *http.Request) (egress.Target, error) {
-	t, err := b.target(r)
-	if wrong := b.checkHead(r, t); err == nil {
+func (c client) judge(r *http.Request) (egress.Target, error) {
+	t, err := c.target(r)
+	if wrong := c.checkHead(r, t); err == nil {
 		err = wrong
 	}
 	for _, check := range []func(*http.Request, egress.Target) error{
-		checkMethod, b.checkForm, b.checkAuthority, b.checkUpgrade, b.checkRules,
+		checkMethod, c.checkForm, c.checkAuthority, checkUpgrade, c.checkRules,
 	} {
 		if err == nil {
 			err = check(r, t)
@@ -26,9 +36,9 @@ func (b *bridge) judge(r *http.Request) (egress.Target, error) {
 
 // target returns the target of the request. For a proxy that is the target in the URL, or the zero
 // Target if the URL does not name one.
-func (b *bridge) target(r *http.Request) (egress.Target, error) {
-	if b.front.Target != (egress.Target{}) {
-		return b.front.Target, nil
+func (c client) target(r *http.Request) (egress.Target, error) {
+	if c.front.Target != (egress.Target{}) {
+		return c.front.Target, nil
 	}
 	var none egress.Target
 	if r.Method == http.MethodConnect {
@@ -57,12 +67,12 @@ func checkMethod(r *http.Request, t egress.Target) error {
 }
 
 // checkForm refuses request targets that could be read in two ways.
-func (b *bridge) checkForm(r *http.Request, t egress.Target) error {
+func (c client) checkForm(r *http.Request, t egress.Target) error {
 	switch {
 	case r.RequestURI == "*":
 		return refused(t, egress.ReasonPath, "A request is for a path, and not for the server as a whole.")
-	case r.URL.IsAbs() && r.URL.Scheme != b.scheme():
-		return refused(t, egress.ReasonBadHTTP, "The URL begins with %s:, and the connection is %s.", r.URL.Scheme, b.scheme())
+	case r.URL.IsAbs() && r.URL.Scheme != string(c.scheme):
+		return refused(t, egress.ReasonBadHTTP, "The URL begins with %s:, and the connection is %s.", r.URL.Scheme, c.scheme)
 	case r.URL.Opaque != "" || !r.URL.IsAbs() && !strings.HasPrefix(r.RequestURI, "/"):
 		return refused(t, egress.ReasonBadHTTP, "The path does not begin with a slash.")
 	case r.URL.User != nil:
@@ -77,27 +87,27 @@ func (b *bridge) checkForm(r *http.Request, t egress.Target) error {
 
 // checkAuthority compares Host, or :authority, with the target and with the server name requested
 // by TLS.
-func (b *bridge) checkAuthority(r *http.Request, t egress.Target) error {
+func (c client) checkAuthority(r *http.Request, t egress.Target) error {
 	if r.Host == "" && r.ProtoMajor == 1 && r.ProtoMinor == 0 {
 		return nil // HTTP/1.0 does not require Host; the outgoing request has one
 	}
 	for _, second := range r.Header["Host"] { // HTTP/2, in addition to :authority
-		if err := b.checkHost(second, t); err != nil {
+		if err := c.checkHost(second, t); err != nil {
 			return err
 		}
 	}
-	if err := b.checkHost(r.Host, t); err != nil {
+	if err := c.checkHost(r.Host, t); err != nil {
 		return err
 	}
-	if b.secure && !isNameOf(b.serverName, t.Host) {
+	if c.scheme == https && !isNameOf(c.serverName, t.Host) {
 		return refused(t, egress.ReasonHostMismatch, "TLS was asked for another name.")
 	}
 	return nil
 }
 
 // checkHost compares one host, with or without a port, with the target.
-func (b *bridge) checkHost(text string, t egress.Target) error {
-	got, err := parseAuthority(text, b.defaultPort())
+func (c client) checkHost(text string, t egress.Target) error {
+	got, err := parseAuthority(text, c.scheme.defaultPort())
 	switch {
 	case err != nil:
 		return refused(t, egress.ReasonHostMismatch, "%v", err)
@@ -108,7 +118,7 @@ func (b *bridge) checkHost(text string, t egress.Target) error {
 }
 
 // checkUpgrade allows only WebSocket. Other protocols could not be inspected after the switch.
-func (b *bridge) checkUpgrade(r *http.Request, t egress.Target) error {
+func checkUpgrade(r *http.Request, t egress.Target) error {
 	if len(r.Header["Upgrade"]) == 0 || webSocketKey(r) != "" {
 		return nil
 	}
@@ -124,8 +134,8 @@ var overrides = map[string]string{
 }
 
 // checkRules checks a request by the rules of the host's inspection, if the host has one.
-func (b *bridge) checkRules(r *http.Request, t egress.Target) error {
-	rules, inspected := b.front.Inspect(t)
+func (c client) checkRules(r *http.Request, t egress.Target) error {
+	rules, inspected := c.front.Inspect(t)
 	if !inspected {
 		return nil
 	}

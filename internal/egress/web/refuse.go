@@ -49,24 +49,31 @@ func sentence(t egress.Target, why string) string {
 	return egress.Explain(c, nil)
 }
 
+// refusals records and answers the refused requests of a connection.
+type refusals struct {
+	record func(t egress.Target, why string)
+	// tap is the client's connection, nil for HTTP/2.
+	tap *tap
+}
+
 // refuse records the refusal of a request unless it is already recorded, and sends it to the
 // client.
-func (b *bridge) refuse(w http.ResponseWriter, t egress.Target, err error) {
+func (s refusals) refuse(w http.ResponseWriter, t egress.Target, err error) {
 	no := outcome(t, err)
 	if own(err) {
-		b.front.Refuse(t, no.why)
+		s.record(t, no.why)
 	}
-	b.answer(w, no)
+	s.answer(w, no)
 }
 
 // fail is refuse for a request that was already being forwarded. It does not record a placeholder
 // in the body, because the type alarmed has recorded it.
-func (b *bridge) fail(w http.ResponseWriter, t egress.Target, err error) {
+func (s refusals) fail(w http.ResponseWriter, t egress.Target, err error) {
 	no := outcome(t, err)
 	if own(err) && secret.Word(err) == "" {
-		b.front.Refuse(t, no.why)
+		s.record(t, no.why)
 	}
-	b.answer(w, no)
+	s.answer(w, no)
 }
 
 // own reports whether an error originates in this package or in package secret, and not in Connect
@@ -110,9 +117,9 @@ func sentences(what, remedy string) string {
 
 // answer writes the response. The connection is closed after a refusal; an HTTP/2 connection is
 // closed after its other requests have ended.
-func (b *bridge) answer(w http.ResponseWriter, no *refusal) {
-	if b.tap != nil {
-		b.tap.end()
+func (s refusals) answer(w http.ResponseWriter, no *refusal) {
+	if s.tap != nil {
+		s.tap.end()
 	}
 	h := w.Header()
 	clear(h)
@@ -127,7 +134,7 @@ func (b *bridge) answer(w http.ResponseWriter, no *refusal) {
 
 // drainBody gives an HTTP/2 client that is still sending time to read a refusal. A client may
 // drop the answer if its stream is reset with unread data.
-func (b *bridge) drainBody(w http.ResponseWriter, r *http.Request) {
+func drainBody(w http.ResponseWriter, r *http.Request) {
 	if r.ProtoMajor != 2 {
 		return // with HTTP/1, tap does the same
 	}
@@ -159,7 +166,7 @@ func (r *refusal) raw() []byte {
 }
 
 // refuseRaw records a request refused by package http itself, and returns the answer to the client.
-func (b *bridge) refuseRaw(why, detail string) []byte {
-	b.front.Refuse(b.front.Target, why)
-	return refused(b.front.Target, why, "%s", detail).raw()
+func (f Front) refuseRaw(why, detail string) []byte {
+	f.Refuse(f.Target, why)
+	return refused(f.Target, why, "%s", detail).raw()
 }

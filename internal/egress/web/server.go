@@ -8,13 +8,13 @@ import (
 	"sync"
 )
 
-// server returns a server for one connection, and a channel that is closed when the server has
+// newServer returns a server for one connection, and a channel that is closed when the server has
 // released the connection.
-func (b *bridge) server(ctx context.Context) (*http.Server, <-chan struct{}) {
+func newServer(ctx context.Context, handler http.Handler) (*http.Server, <-chan struct{}) {
 	over := make(chan struct{})
 	leave := sync.OnceFunc(func() { close(over) })
 	return &http.Server{
-		Handler:                      b,
+		Handler:                      handler,
 		DisableGeneralOptionsHandler: true,
 		ReadHeaderTimeout:            headerTime,
 		IdleTimeout:                  idleTime,

@@ -71,13 +71,11 @@ func Serve(ctx context.Context, conn net.Conn, f Front) {
 	stop := context.AfterFunc(ctx, func() { raw.Close() })
 	defer stop()
 
-	b := &bridge{front: f, secure: isTLS, out: newUpstream(ctx, f)}
-	b.proxy = b.reverseProxy()
-	defer b.out.close()
+	out := newUpstream(ctx, f)
+	defer out.close()
 	defer cancel() // ends dials in progress
-	defer b.close()
 	if !isTLS {
-		b.serve1(ctx, conn)
+		serve1(ctx, conn, client{front: f, scheme: plain}, out)
 		return
 	}
 	if err := handshake(ctx, secure); err != nil {
@@ -85,12 +83,12 @@ func Serve(ctx context.Context, conn net.Conn, f Front) {
 		return
 	}
 	state := secure.ConnectionState()
-	b.serverName = state.ServerName
+	c := client{front: f, scheme: https, serverName: state.ServerName}
 	if state.NegotiatedProtocol == "h2" {
-		b.serve2(ctx, secure)
+		serve2(ctx, secure, c, out)
 		return
 	}
-	b.serve1(ctx, secure)
+	serve1(ctx, secure, c, out)
 }
 
 func handshake(ctx context.Context, conn *tls.Conn) error {
@@ -107,33 +105,37 @@ func handshakeWord(err error) string {
 }
 
 // serve1 serves HTTP/1.0 and 1.1.
-func (b *bridge) serve1(ctx context.Context, conn net.Conn) {
-	b.tap = &tap{Conn: conn, refuse: b.refuseRaw}
-	server, over := b.server(ctx)
+func serve1(ctx context.Context, conn net.Conn, c client, out *upstream) {
+	c.tap = &tap{Conn: conn, refuse: c.front.refuseRaw}
+	b := newBridge(c, out)
+	defer b.handlers.close()
+	server, over := newServer(ctx, b)
 	changed := server.ConnState
-	server.ConnState = func(c net.Conn, state http.ConnState) {
+	server.ConnState = func(conn net.Conn, state http.ConnState) {
 		switch state {
 		case http.StateIdle:
-			b.tap.idle()
+			c.tap.idle()
 		case http.StateHijacked:
-			b.tap.leave()
+			c.tap.leave()
 		}
-		changed(c, state)
+		changed(conn, state)
 	}
 	server.MaxHeaderBytes = MaxHeader
-	serveOne(server, b.tap, over)
+	serveOne(server, c.tap, over)
 }
 
 // serve2 serves HTTP/2. It reads headers of up to four times the allowed size, so that their
 // refusal is recorded.
-func (b *bridge) serve2(ctx context.Context, conn *tls.Conn) {
-	server, over := b.server(ctx)
+func serve2(ctx context.Context, conn *tls.Conn, c client, out *upstream) {
+	b := newBridge(c, out)
+	defer b.handlers.close()
+	server, over := newServer(ctx, b)
 	server.MaxHeaderBytes = 4 * MaxHeader
 	server.HTTP2 = receiveBuffers()
 	server.HTTP2.MaxConcurrentStreams = maxStreams
 	server.HTTP2.CountError = func(kind string) {
 		if !harmless[kind] {
-			b.front.Refuse(b.front.Target, egress.ReasonBadHTTP)
+			c.front.Refuse(c.front.Target, egress.ReasonBadHTTP)
 		}
 	}
 	serveOne(server, conn, over)
