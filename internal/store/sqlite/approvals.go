@@ -31,7 +31,7 @@ func (a *Approvals) Update(ctx context.Context, fn func(approval.Tx) error) erro
 func (a *Approvals) Record(ctx context.Context, id string) (rec approval.Record, err error) {
 	var s storedApproval
 	err = a.db.Read(ctx, func(c *Conn) error {
-		s, err = c.storedApproval(id)
+		s, err = approvalRows{c}.one(id)
 		return err
 	})
 	if err != nil {
@@ -43,7 +43,7 @@ func (a *Approvals) Record(ctx context.Context, id string) (rec approval.Record,
 // Grant returns one grant, or approval.ErrNotFound.
 func (a *Approvals) Grant(ctx context.Context, id string) (g approval.Grant, err error) {
 	err = a.db.Read(ctx, func(c *Conn) error {
-		g, err = c.grant(id)
+		g, err = approvalRows{c}.grant(id)
 		return err
 	})
 	return g, err
@@ -53,7 +53,7 @@ func (a *Approvals) Grant(ctx context.Context, id string) (g approval.Grant, err
 func (a *Approvals) Records(ctx context.Context, f approval.Filter) (page []approval.Record, next string, err error) {
 	var rows []storedApproval
 	err = a.db.Read(ctx, func(c *Conn) error {
-		rows, next, err = c.approvalRecords(f)
+		rows, next, err = approvalRows{c}.page(f)
 		return err
 	})
 	if err != nil {
@@ -66,7 +66,7 @@ func (a *Approvals) Records(ctx context.Context, f approval.Filter) (page []appr
 // Grants returns one page of grants, newest first.
 func (a *Approvals) Grants(ctx context.Context, f approval.GrantFilter) (page []approval.Grant, next string, err error) {
 	err = a.db.Read(ctx, func(c *Conn) error {
-		page, next, err = c.grants(f)
+		page, next, err = approvalRows{c}.grants(f)
 		return err
 	})
 	return page, next, err
@@ -76,7 +76,7 @@ func (a *Approvals) Grants(ctx context.Context, f approval.GrantFilter) (page []
 func (a *Approvals) Changes(ctx context.Context, after int64, limit int) (list []approval.Record, err error) {
 	var rows []storedApproval
 	err = a.db.Read(ctx, func(c *Conn) error {
-		rows, err = c.storedApprovals("SELECT "+approvalColumns+", NULL FROM approvals WHERE revision > ?1 ORDER BY revision LIMIT ?2", after, limit)
+		rows, err = approvalRows{c}.list("SELECT "+approvalColumns+", NULL FROM approvals WHERE revision > ?1 ORDER BY revision LIMIT ?2", after, limit)
 		return err
 	})
 	if err != nil {
@@ -88,7 +88,7 @@ func (a *Approvals) Changes(ctx context.Context, after int64, limit int) (list [
 // LastRevision returns the highest revision, or 0 if the table is empty.
 func (a *Approvals) LastRevision(ctx context.Context) (revision int64, err error) {
 	err = a.db.Read(ctx, func(c *Conn) error {
-		revision, err = c.approvalRevision()
+		revision, err = approvalRows{c}.revision()
 		return err
 	})
 	return revision, err
@@ -97,7 +97,7 @@ func (a *Approvals) LastRevision(ctx context.Context) (revision int64, err error
 // Freeze returns the freeze row, or nil if the gateway is not frozen.
 func (a *Approvals) Freeze(ctx context.Context) (s *approval.FreezeState, err error) {
 	err = a.db.Read(ctx, func(c *Conn) error {
-		s, err = c.freeze()
+		s, err = approvalRows{c}.freeze()
 		return err
 	})
 	return s, err
@@ -110,7 +110,7 @@ func (a *Approvals) LastAllowed(ctx context.Context, p access.Principal, name st
 		ORDER BY answered_at DESC LIMIT 1`
 	var rows []storedApproval
 	err = a.db.Read(ctx, func(c *Conn) error {
-		rows, err = c.storedApprovals(query, p.String(), name)
+		rows, err = approvalRows{c}.list(query, p.String(), name)
 		return err
 	})
 	if err != nil || len(rows) == 0 {
@@ -135,13 +135,16 @@ func (a *Approvals) records(ctx context.Context, rows []storedApproval) (list []
 	return list, nil
 }
 
-func (c *Conn) storedApprovals(query string, args ...any) (rows []storedApproval, err error) {
-	err = c.Query(query, func(r *Row) error { rows = append(rows, scanApproval(r)); return nil }, args...)
+// approvalRows reads the rows of approvals, grants and the freeze.
+type approvalRows struct{ *Conn }
+
+func (a approvalRows) list(query string, args ...any) (rows []storedApproval, err error) {
+	err = a.Query(query, func(r *Row) error { rows = append(rows, scanApproval(r)); return nil }, args...)
 	return rows, err
 }
 
-func (c *Conn) storedApproval(id string) (s storedApproval, err error) {
-	rows, err := c.storedApprovals("SELECT "+approvalColumns+", request FROM approvals WHERE id = ?1", id)
+func (a approvalRows) one(id string) (s storedApproval, err error) {
+	rows, err := a.list("SELECT "+approvalColumns+", request FROM approvals WHERE id = ?1", id)
 	if err == nil && len(rows) == 0 {
 		return s, approval.ErrNotFound
 	}
@@ -151,8 +154,8 @@ func (c *Conn) storedApproval(id string) (s storedApproval, err error) {
 	return rows[0], nil
 }
 
-func (c *Conn) grant(id string) (g approval.Grant, err error) {
-	found, err := c.QueryRow("SELECT body FROM grants WHERE id = ?1", func(r *Row) error {
+func (a approvalRows) grant(id string) (g approval.Grant, err error) {
+	found, err := a.QueryRow("SELECT body FROM grants WHERE id = ?1", func(r *Row) error {
 		g, err = approval.DecodeGrant(r.Bytes(0))
 		return err
 	}, id)
@@ -162,14 +165,14 @@ func (c *Conn) grant(id string) (g approval.Grant, err error) {
 	return g, err
 }
 
-func (c *Conn) approvalRevision() (revision int64, err error) {
-	_, err = c.QueryRow("SELECT max(revision) FROM approvals", func(r *Row) error { revision = r.Int64(0); return nil })
+func (a approvalRows) revision() (revision int64, err error) {
+	_, err = a.QueryRow("SELECT max(revision) FROM approvals", func(r *Row) error { revision = r.Int64(0); return nil })
 	return revision, err
 }
 
-func (c *Conn) freeze() (*approval.FreezeState, error) {
+func (a approvalRows) freeze() (*approval.FreezeState, error) {
 	var s approval.FreezeState
-	found, err := c.QueryRow("SELECT body FROM freeze WHERE id = 1", func(r *Row) error {
+	found, err := a.QueryRow("SELECT body FROM freeze WHERE id = 1", func(r *Row) error {
 		return json.Unmarshal(r.Bytes(0), &s)
 	})
 	if err != nil || !found {
@@ -178,8 +181,8 @@ func (c *Conn) freeze() (*approval.FreezeState, error) {
 	return &s, nil
 }
 
-// approvalRecords reads one row more than a page to detect whether a next page exists.
-func (c *Conn) approvalRecords(f approval.Filter) (page []storedApproval, next string, err error) {
+// page reads one row more than a page to detect whether a next page exists.
+func (a approvalRows) page(f approval.Filter) (page []storedApproval, next string, err error) {
 	size := approval.PageSize(f.PageSize)
 	where := chosenApprovals(f)
 	where.ascending = f.Ascending
@@ -190,7 +193,7 @@ func (c *Conn) approvalRecords(f approval.Filter) (page []storedApproval, next s
 		}
 		where.add(beyond, f.PageToken)
 	}
-	page, err = c.storedApprovals("SELECT "+approvalColumns+", NULL FROM approvals INDEXED BY "+approvalsIndex(f)+where.sql(size+1), where.args...)
+	page, err = a.list("SELECT "+approvalColumns+", NULL FROM approvals INDEXED BY "+approvalsIndex(f)+where.sql(size+1), where.args...)
 	if len(page) > size {
 		page = page[:size]
 		next = page[size-1].id
@@ -274,22 +277,23 @@ func (a *Approvals) Tallied(ctx context.Context, f approval.Filter) (t approval.
 // Lately counts recent approvals and recent calls that ran without one.
 func (a *Approvals) Lately(ctx context.Context, q approval.LatelyQuery) (n approval.Lately, err error) {
 	err = a.db.Read(ctx, func(c *Conn) error {
-		if n.Asked, err = c.lately(q, "approvals INDEXED BY approvals_lately", "created_at"); err != nil {
+		rows := approvalRows{c}
+		if n.Asked, err = rows.lately(q, "approvals INDEXED BY approvals_lately", "created_at"); err != nil {
 			return err
 		}
-		n.Unasked, err = c.lately(q, "unasked_calls", "at")
+		n.Unasked, err = rows.lately(q, "unasked_calls", "at")
 		return err
 	})
 	return n, err
 }
 
 // lately counts the rows of a table that a grant would match.
-func (c *Conn) lately(q approval.LatelyQuery, table, at string) (n approval.Counted, err error) {
+func (a approvalRows) lately(q approval.LatelyQuery, table, at string) (n approval.Counted, err error) {
 	query := `SELECT count(*), coalesce(sum(subject = ?5), 0), coalesce(sum(call_digest = ?6), 0),
 		coalesce(sum(session = ?7), 0), coalesce(sum(session = ?7 AND subject = ?5), 0), coalesce(sum(session = ?7 AND call_digest = ?6), 0)
 		FROM (SELECT subject, call_digest, session FROM ` + table + `
 			WHERE requested_by = ?1 AND on_behalf_of = ?2 AND tool = ?3 AND ` + at + ` >= ?4 ORDER BY ` + at + ` DESC LIMIT ?8)`
-	_, err = c.QueryRow(query, func(r *Row) error {
+	_, err = a.QueryRow(query, func(r *Row) error {
 		n.All = approval.Matching{Tool: r.Int64(0), Subject: r.Int64(1), Exact: r.Int64(2)}
 		n.InSession = approval.Matching{Tool: r.Int64(3), Subject: r.Int64(4), Exact: r.Int64(5)}
 		return nil
@@ -297,7 +301,7 @@ func (c *Conn) lately(q approval.LatelyQuery, table, at string) (n approval.Coun
 	return n, err
 }
 
-func (c *Conn) grants(f approval.GrantFilter) (page []approval.Grant, next string, err error) {
+func (a approvalRows) grants(f approval.GrantFilter) (page []approval.Grant, next string, err error) {
 	size := approval.PageSize(f.PageSize)
 	where := whereClause{}
 	if !f.Principal.IsZero() {
@@ -312,7 +316,7 @@ func (c *Conn) grants(f approval.GrantFilter) (page []approval.Grant, next strin
 	if f.PageToken != "" {
 		where.add("id < ?", f.PageToken)
 	}
-	err = c.Query("SELECT body FROM grants"+where.sql(size+1), func(r *Row) error {
+	err = a.Query("SELECT body FROM grants"+where.sql(size+1), func(r *Row) error {
 		g, err := approval.DecodeGrant(r.Bytes(0))
 		page = append(page, g)
 		return err
@@ -333,7 +337,7 @@ type approvalTx struct {
 
 // Record returns the record, including changes of this unit.
 func (t approvalTx) Record(id string) (approval.Record, error) {
-	s, err := t.storedApproval(id)
+	s, err := approvalRows{&t.Conn}.one(id)
 	if err != nil {
 		return approval.Record{}, err
 	}
@@ -341,10 +345,10 @@ func (t approvalTx) Record(id string) (approval.Record, error) {
 }
 
 // Grant returns the grant, including changes of this unit.
-func (t approvalTx) Grant(id string) (approval.Grant, error) { return t.grant(id) }
+func (t approvalTx) Grant(id string) (approval.Grant, error) { return approvalRows{&t.Conn}.grant(id) }
 
 // Freeze returns the freeze row, including changes of this unit.
-func (t approvalTx) Freeze() (*approval.FreezeState, error) { return t.freeze() }
+func (t approvalTx) Freeze() (*approval.FreezeState, error) { return approvalRows{&t.Conn}.freeze() }
 
 // form returns the stored form of r. The text displayed to people is sealed and stored apart from
 // the rest.
@@ -410,7 +414,7 @@ func (t approvalTx) RewriteRecord(r *approval.Record, state approval.State, vers
 
 // numbered assigns the next revision to r, and stores r with write.
 func (t approvalTx) numbered(r *approval.Record, encode func(approval.Record) ([]byte, error), write func(revision int64, body []byte) (int, error)) error {
-	revision, err := t.approvalRevision()
+	revision, err := approvalRows{&t.Conn}.revision()
 	if err != nil {
 		return err
 	}

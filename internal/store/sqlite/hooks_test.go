@@ -93,7 +93,7 @@ func QueryPlan(db *DB, f journal.Filter) (steps []string, err error) {
 	db.writer.connMu.Lock()
 	defer db.writer.connMu.Unlock()
 	c := Conn{c: db.writer.conn}
-	query, args, err := c.eventQuery(f)
+	query, args, err := eventRows{&c}.eventQuery(f)
 	if err != nil {
 		return nil, err
 	}
@@ -106,11 +106,11 @@ func PlacesPlan(db *DB, f journal.Filter) (steps []string, err error) {
 	db.writer.connMu.Lock()
 	defer db.writer.connMu.Unlock()
 	c := Conn{c: db.writer.conn}
-	covered, err := c.covered()
+	covered, err := eventRows{&c}.covered()
 	if err != nil {
 		return nil, err
 	}
-	query, args, _, err := c.placesQuery(f, covered)
+	query, args, _, err := eventRows{&c}.placesQuery(f, covered)
 	if err != nil {
 		return nil, err
 	}

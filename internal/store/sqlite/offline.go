@@ -150,7 +150,7 @@ func Verify(ctx context.Context, path, gateway string, known note.Verifiers, rem
 	}
 	defer func() { err = errors.Join(err, db.Close(ctx)) }()
 	placed := placedSource{DB: db}
-	if err := db.Read(ctx, func(c *Conn) (err error) { placed.covered, err = c.covered(); return err }); err != nil {
+	if err := db.Read(ctx, func(c *Conn) (err error) { placed.covered, err = eventRows{c}.covered(); return err }); err != nil {
 		return journal.Summary{}, err
 	}
 	if sum, err = journal.VerifyAll(ctx, placed, gateway, known, remembered...); err != nil {

@@ -69,25 +69,25 @@ func byPlaces(f journal.Filter) bool {
 	return (coded || f.Actor != "") && f.Session == "" && f.Run == "" && f.Subject == ""
 }
 
-// placedEvents returns one page of the events of a filter. It finds events of complete tiles
+// placed returns one page of the events of a filter. It finds events of complete tiles
 // through their places and reads the later events one by one.
-func (c *Conn) placedEvents(f journal.Filter) ([]journal.Event, error) {
+func (rows eventRows) placed(f journal.Filter) ([]journal.Event, error) {
 	f.Limit = cmp.Or(max(f.Limit, 0), journal.DefaultLimit)
-	covered, err := c.covered()
+	covered, err := rows.covered()
 	if err != nil {
 		return nil, err
 	}
 	tail := func(f journal.Filter) ([]journal.Event, error) {
 		f.After = max(f.After, covered)
-		return c.readEvents(f)
+		return rows.read(f)
 	}
 	placed := func(f journal.Filter) (events []journal.Event, err error) {
-		seqs, err := c.places(f, covered)
+		seqs, err := rows.places(f, covered)
 		if err != nil {
 			return nil, err
 		}
 		for _, seq := range seqs {
-			e, err := c.eventAt(seq, f)
+			e, err := rows.eventAt(seq, f)
 			if err != nil {
 				return nil, err
 			}
@@ -115,8 +115,8 @@ func (c *Conn) placedEvents(f journal.Filter) ([]journal.Event, error) {
 }
 
 // covered returns the last event whose place is recorded.
-func (c *Conn) covered() (seq int64, err error) {
-	_, err = c.QueryRow("SELECT n FROM event_places ORDER BY n DESC LIMIT 1", func(r *Row) error {
+func (rows eventRows) covered() (seq int64, err error) {
+	_, err = rows.QueryRow("SELECT n FROM event_places ORDER BY n DESC LIMIT 1", func(r *Row) error {
 		seq = (r.Int64(0) + 1) * journal.TileWidth
 		return nil
 	})
@@ -128,8 +128,8 @@ var errEnough = errors.New("there are enough")
 
 // places returns the sequence numbers of the filter's events up to covered, in the filter's order
 // and at most its limit.
-func (c *Conn) places(f journal.Filter, covered int64) (seqs []int64, err error) {
-	query, args, bounds, err := c.placesQuery(f, covered)
+func (rows eventRows) places(f journal.Filter, covered int64) (seqs []int64, err error) {
+	query, args, bounds, err := rows.placesQuery(f, covered)
 	if err != nil || query == "" {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func (c *Conn) places(f journal.Filter, covered int64) (seqs []int64, err error)
 		seqs = append(seqs, tile...)
 		tile = tile[:0]
 	}
-	err = c.Query(query, func(r *Row) error {
+	err = rows.Query(query, func(r *Row) error {
 		n := r.Int64(0)
 		if n != at {
 			if flush(); len(seqs) >= f.Limit {
@@ -169,8 +169,8 @@ func (c *Conn) places(f journal.Filter, covered int64) (seqs []int64, err error)
 type bounds struct{ after, upTo int64 }
 
 // placesQuery returns an empty query if no event can be within the bounds.
-func (c *Conn) placesQuery(f journal.Filter, covered int64) (query string, args []any, b bounds, err error) {
-	if b.after, b.upTo, err = c.seqBounds(f); err != nil {
+func (rows eventRows) placesQuery(f journal.Filter, covered int64) (query string, args []any, b bounds, err error) {
+	if b.after, b.upTo, err = rows.seqBounds(f); err != nil {
 		return "", nil, b, err
 	}
 	if b.upTo < 0 || b.upTo > covered {
@@ -196,8 +196,8 @@ func (c *Conn) placesQuery(f journal.Filter, covered int64) (query string, args 
 }
 
 // eventAt reads an event that a filter selects by its place.
-func (c *Conn) eventAt(seq int64, f journal.Filter) (e journal.Event, err error) {
-	found, err := c.QueryRow("SELECT "+eventColumns+" FROM events WHERE seq = ?1", func(r *Row) error { e, err = scanEvent(r); return err }, seq)
+func (rows eventRows) eventAt(seq int64, f journal.Filter) (e journal.Event, err error) {
+	found, err := rows.QueryRow("SELECT "+eventColumns+" FROM events WHERE seq = ?1", func(r *Row) error { e, err = scanEvent(r); return err }, seq)
 	if err != nil {
 		return e, err
 	}
@@ -219,7 +219,7 @@ type placedSource struct {
 func (s placedSource) Scan(ctx context.Context, after, upTo int64, fn func(*journal.Event) error) error {
 	return s.Read(ctx, func(c *Conn) error {
 		tiles := make(map[int64]map[codeActor][]byte)
-		err := c.scan(after, upTo, func(e *journal.Event) error {
+		err := eventRows{c}.scan(after, upTo, func(e *journal.Event) error {
 			n, at := (e.Seq-1)/journal.TileWidth, (e.Seq-1)%journal.TileWidth
 			if tiles[n] == nil {
 				tiles[n] = make(map[codeActor][]byte)
@@ -231,20 +231,20 @@ func (s placedSource) Scan(ctx context.Context, after, upTo int64, fn func(*jour
 		if err != nil {
 			return err
 		}
-		return c.checkPlaces((after+journal.TileWidth-1)/journal.TileWidth, min(upTo, s.covered)/journal.TileWidth, tiles)
+		return eventRows{c}.checkPlaces((after+journal.TileWidth-1)/journal.TileWidth, min(upTo, s.covered)/journal.TileWidth, tiles)
 	})
 }
 
 // checkPlaces compares the stored places of the tiles from first to end (exclusive) with their
 // events.
-func (c *Conn) checkPlaces(first, end int64, tiles map[int64]map[codeActor][]byte) error {
+func (rows eventRows) checkPlaces(first, end int64, tiles map[int64]map[codeActor][]byte) error {
 	if end <= first {
 		return nil
 	}
 	wrong := func(n int64) error {
 		return &journal.CorruptError{Seq: n*journal.TileWidth + 1, What: "the store's index of events by code and actor differs from the events from here on"}
 	}
-	err := c.Query("SELECT n, code, actor, places FROM event_places WHERE n >= ?1 AND n < ?2", func(r *Row) error {
+	err := rows.Query("SELECT n, code, actor, places FROM event_places WHERE n >= ?1 AND n < ?2", func(r *Row) error {
 		n, key := r.Int64(0), codeActor{event.Code(r.Text(1)), r.Text(2)}
 		if places, there := tiles[n][key]; !there || !bytes.Equal(places, r.Bytes(3)) {
 			return wrong(n)

@@ -170,7 +170,7 @@ var errFound = errors.New("found")
 // ULID created before the decision is journaled, and subtracts the possible clock difference.
 func (s Policies) ProposalOf(ctx context.Context, decisionID string, before time.Time) (proposal string, found bool, err error) {
 	err = s.db.Read(ctx, func(c *Conn) error {
-		first, err := c.firstAt(before)
+		first, err := eventRows{c}.firstAt(before)
 		if err != nil {
 			return err
 		}

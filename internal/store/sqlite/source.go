@@ -31,7 +31,7 @@ func (db *DB) Append(ctx context.Context, drafts ...event.Draft) ([]journal.Even
 // Events returns a page of the events that match the filter.
 func (db *DB) Events(ctx context.Context, f journal.Filter) (events []journal.Event, err error) {
 	err = db.Read(ctx, func(c *Conn) error {
-		events, err = c.Events(f)
+		events, err = eventRows{c}.page(f)
 		return err
 	})
 	return events, err
@@ -42,23 +42,26 @@ func (db *DB) Tree(ctx context.Context, size int64, fn func(*journal.Tree) error
 	return db.Read(ctx, func(c *Conn) error { return fn(journal.NewTree(size, connTiles{c})) })
 }
 
-// Events returns a page of the events that match the filter, within the connection's transaction.
-func (c *Conn) Events(f journal.Filter) ([]journal.Event, error) {
+// eventRows reads the rows of events and their places.
+type eventRows struct{ *Conn }
+
+// page returns a page of the events that match the filter, within the connection's transaction.
+func (rows eventRows) page(f journal.Filter) ([]journal.Event, error) {
 	if byPlaces(f) {
-		return c.placedEvents(f)
+		return rows.placed(f)
 	}
-	return c.readEvents(f)
+	return rows.read(f)
 }
 
-// readEvents finds the events by the indexes of the table events, or reads all events within the
+// read finds the events by the indexes of the table events, or reads all events within the
 // bounds.
-func (c *Conn) readEvents(f journal.Filter) ([]journal.Event, error) {
-	query, args, err := c.eventQuery(f)
+func (rows eventRows) read(f journal.Filter) ([]journal.Event, error) {
+	query, args, err := rows.eventQuery(f)
 	if err != nil {
 		return nil, err
 	}
 	var events []journal.Event
-	err = c.Query(query, func(r *Row) error {
+	err = rows.Query(query, func(r *Row) error {
 		e, err := scanEvent(r)
 		events = append(events, e)
 		return err
@@ -66,8 +69,8 @@ func (c *Conn) readEvents(f journal.Filter) ([]journal.Event, error) {
 	return events, err
 }
 
-func (c *Conn) eventQuery(f journal.Filter) (query string, args []any, err error) {
-	terms, args, err := c.eventFilter(f)
+func (rows eventRows) eventQuery(f journal.Filter) (query string, args []any, err error) {
+	terms, args, err := rows.eventFilter(f)
 	if err != nil {
 		return "", nil, err
 	}
@@ -124,7 +127,7 @@ var indexed = []event.Code{event.Checkpoint, event.Thawed, event.PolicyReset, ev
 
 // eventFilter returns the conditions of a filter except the one on the run. The indexes omit empty
 // values, so every term on such a column states that it is not empty.
-func (c *Conn) eventFilter(f journal.Filter) (terms []string, args []any, err error) {
+func (rows eventRows) eventFilter(f journal.Filter) (terms []string, args []any, err error) {
 	term := func(format string, arg any) {
 		args = append(args, arg)
 		terms = append(terms, strings.ReplaceAll(format, "?", fmt.Sprintf("?%d", len(args))))
@@ -145,7 +148,7 @@ func (c *Conn) eventFilter(f journal.Filter) (terms []string, args []any, err er
 		term("code >= ?", f.Code)
 		term("code < ?", f.Code+"\U0010FFFF")
 	}
-	after, upTo, err := c.seqBounds(f)
+	after, upTo, err := rows.seqBounds(f)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -160,20 +163,20 @@ func (c *Conn) eventFilter(f journal.Filter) (terms []string, args []any, err er
 
 // seqBounds converts time bounds to sequence numbers. Time never decreases along the chain, so a
 // binary search by row id needs no index. upTo is -1 without an upper bound.
-func (c *Conn) seqBounds(f journal.Filter) (after, upTo int64, err error) {
+func (rows eventRows) seqBounds(f journal.Filter) (after, upTo int64, err error) {
 	after, upTo = f.After, -1
 	if f.UpTo > 0 {
 		upTo = f.UpTo
 	}
 	if !f.Since.IsZero() {
-		first, err := c.firstAt(f.Since)
+		first, err := rows.firstAt(f.Since)
 		if err != nil {
 			return 0, 0, err
 		}
 		after = max(after, first-1)
 	}
 	if !f.Until.IsZero() {
-		first, err := c.firstAt(f.Until)
+		first, err := rows.firstAt(f.Until)
 		if err != nil {
 			return 0, 0, err
 		}
@@ -185,15 +188,15 @@ func (c *Conn) seqBounds(f journal.Filter) (after, upTo int64, err error) {
 }
 
 // firstAt returns the first sequence number whose time is not before t, or one past the end.
-func (c *Conn) firstAt(t time.Time) (int64, error) {
-	head, err := readHead(c)
+func (rows eventRows) firstAt(t time.Time) (int64, error) {
+	head, err := readHead(rows.Conn)
 	if err != nil {
 		return 0, err
 	}
 	var failed error
 	n := sort.Search(int(head.Seq), func(i int) bool {
 		var at time.Time
-		found, err := c.QueryRow("SELECT at FROM events WHERE seq = ?1", func(r *Row) error { at = r.Time(0); return nil }, i+1)
+		found, err := rows.QueryRow("SELECT at FROM events WHERE seq = ?1", func(r *Row) error { at = r.Time(0); return nil }, i+1)
 		if err == nil && !found {
 			err = &journal.CorruptError{Seq: int64(i + 1), What: "the event is missing"}
 		}
@@ -266,13 +269,13 @@ func scanEvent(r *Row) (journal.Event, error) {
 // Scan calls fn with the events after..upTo, oldest first, within one
 // snapshot. The event and its payload are valid only during the call.
 func (db *DB) Scan(ctx context.Context, after, upTo int64, fn func(*journal.Event) error) error {
-	return db.Read(ctx, func(c *Conn) error { return c.scan(after, upTo, fn) })
+	return db.Read(ctx, func(c *Conn) error { return eventRows{c}.scan(after, upTo, fn) })
 }
 
-func (c *Conn) scan(after, upTo int64, fn func(*journal.Event) error) error {
+func (rows eventRows) scan(after, upTo int64, fn func(*journal.Event) error) error {
 	s := eventScanner{}
 	last := after
-	err := c.Query(scanEvents, func(r *Row) error {
+	err := rows.Query(scanEvents, func(r *Row) error {
 		if err := s.read(r); err != nil {
 			return err
 		}
