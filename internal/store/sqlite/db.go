@@ -80,7 +80,7 @@ type Load struct {
 func (db *DB) Load() Load {
 	l := Load{Reading: int(db.reading.Load())}
 	if db.writer != nil {
-		l.Queued = db.writer.queued()
+		l.Queued = db.writer.queue.size()
 	}
 	return l
 }
@@ -176,7 +176,7 @@ func (db *DB) openForWriting(opts Options) error {
 	if db.writer.noted, err = openHeadFile(db.path); err != nil {
 		return err
 	}
-	if err := db.writer.noted.write(db.writer.head); err != nil {
+	if err := db.writer.noted.write(db.writer.end.head); err != nil {
 		return openError(headPath(db.path), err)
 	}
 	return nil
@@ -286,7 +286,7 @@ func (db *DB) Probe() error {
 // ctx's error and can be called again.
 func (db *DB) Close(ctx context.Context) error {
 	if db.writer != nil {
-		if err := db.writer.drain(ctx); err != nil {
+		if err := db.writer.queue.drain(ctx); err != nil {
 			return err
 		}
 	}

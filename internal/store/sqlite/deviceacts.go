@@ -10,7 +10,7 @@ import (
 )
 
 // noteDevices stores the devices of an event that cannot be found through the device's sessions.
-func (w *writer) noteDevices(e *journal.Event) error {
+func noteDevices(c *Conn, e *journal.Event) error {
 	if e.Code != event.Voted && e.Code != event.GrantMinted && !e.Code.Attributed() {
 		return nil
 	}
@@ -25,7 +25,6 @@ func (w *writer) noteDevices(e *journal.Event) error {
 	if err := json.Unmarshal(e.Payload, &p); err != nil {
 		return fmt.Errorf("reading who caused event %d: %w", e.Seq, err)
 	}
-	c := Conn{c: w.conn}
 	for _, d := range append(p.MintedBy, p.Vote, by{p.ByDevice}) {
 		if d.Device == "" {
 			continue

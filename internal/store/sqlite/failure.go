@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -36,7 +35,7 @@ func (w *writer) fail(cause error) error {
 	}
 	e := reason.Errorf(reason.JournalUnavailable, "writing the journal: %w", withFiles(cause))
 	w.failure.Store(e)
-	w.edge = nil
+	w.end.edge = nil
 	return e
 }
 
@@ -74,7 +73,7 @@ func (w *writer) recoverLocked() error {
 	if err := w.load(); err != nil {
 		return w.fail(err)
 	}
-	if err := w.noted.write(w.head); err != nil {
+	if err := w.noted.write(w.end.head); err != nil {
 		return w.fail(err)
 	}
 	w.failure.Store(nil)
@@ -100,17 +99,6 @@ func (w *writer) probe() error {
 	return nil
 }
 
-// drain refuses new units and waits for the units in progress.
-func (w *writer) drain(ctx context.Context) error {
-	w.refuseMore()
-	select {
-	case <-w.idle:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("closing the store: %w", ctx.Err())
-	}
-}
-
 // close closes the connection of a drained writer.
 func (w *writer) close() error {
 	w.connMu.Lock()
@@ -122,19 +110,6 @@ func (w *writer) close() error {
 		err = errors.Join(err, w.noted.close())
 	}
 	return errors.Join(err, w.reserve.close())
-}
-
-// refuseMore rejects further units; idle closes when the last running unit ends.
-func (w *writer) refuseMore() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return
-	}
-	w.closed = true
-	if !w.leading {
-		close(w.idle)
-	}
 }
 
 // mostOpened is the maximum number of files that one SQLite statement opens at once: the

@@ -35,14 +35,14 @@ func makeOlder(conn *zs.Conn, events []journal.Event, rows string) error {
 	if err := sqlitex.ExecuteScript(conn, fmt.Sprintf("%sPRAGMA user_version = %d;", undoBaseline, lastOlder), nil); err != nil {
 		return err
 	}
-	w := &writer{conn: conn}
+	end := &journalEnd{conn: conn}
 	c := &Conn{c: conn}
-	if err := w.exec("BEGIN"); err != nil {
+	if err := c.Query("BEGIN", nil); err != nil {
 		return err
 	}
 	var edge journal.Edge
 	for i := range events {
-		if err := w.insert(&events[i]); err != nil {
+		if err := end.insert(&events[i]); err != nil {
 			return err
 		}
 		for _, t := range edge.Append(events[i].Hash) {
@@ -51,7 +51,7 @@ func makeOlder(conn *zs.Conn, events []journal.Event, rows string) error {
 			}
 		}
 	}
-	if err := w.exec("COMMIT"); err != nil {
+	if err := c.Query("COMMIT", nil); err != nil {
 		return err
 	}
 	return sqlitex.ExecuteScript(conn, rows, nil)

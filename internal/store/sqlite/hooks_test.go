@@ -23,9 +23,9 @@ func WriterPragma(db *DB, pragma string) error {
 
 // Queued returns the number of units that wait for a batch.
 func Queued(db *DB) int {
-	db.writer.mu.Lock()
-	defer db.writer.mu.Unlock()
-	return len(db.writer.queue)
+	db.writer.queue.mu.Lock()
+	defer db.writer.queue.mu.Unlock()
+	return len(db.writer.queue.waiting)
 }
 
 // Exec changes stored rows without the journal.

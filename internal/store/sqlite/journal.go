@@ -27,52 +27,62 @@ func checkDrafts(drafts []event.Draft) error {
 	return nil
 }
 
+// journalEnd appends events to the stored journal. writer.connMu guards it.
+type journalEnd struct {
+	conn    *zs.Conn
+	head    journal.Head
+	edge    *journal.Edge
+	stepped bool // the clock is behind the chain, and an event has recorded that
+	fresh   []journal.Event
+	index   eventIndex
+}
+
 // noteClock appends an event when the clock is behind the last event, once for each step back.
-func (w *writer) noteClock(now time.Time) error {
-	behind := now.Before(w.head.At)
-	say := behind && !w.stepped
-	w.stepped = behind
+func (j *journalEnd) noteClock(now time.Time) error {
+	behind := now.Before(j.head.At)
+	say := behind && !j.stepped
+	j.stepped = behind
 	if !say {
 		return nil
 	}
 	payload, err := canonical.Marshal(map[string]any{
-		"clock": now.Format(journal.TimeFormat), "journal": w.head.At.Format(journal.TimeFormat),
-		"back_us": w.head.At.Sub(now).Microseconds(),
+		"clock": now.Format(journal.TimeFormat), "journal": j.head.At.Format(journal.TimeFormat),
+		"back_us": j.head.At.Sub(now).Microseconds(),
 	})
 	if err != nil {
 		return err
 	}
-	_, err = w.seal(event.Draft{Code: event.ClockStepped, Actor: journal.Daemon, Payload: payload}, now, journal.NewNonce(), nil)
+	_, err = j.seal(event.Draft{Code: event.ClockStepped, Actor: journal.Daemon, Payload: payload}, now, journal.NewNonce(), nil)
 	return err
 }
 
 // seal appends one event of a unit and the tiles that it completes.
-func (w *writer) seal(d event.Draft, now time.Time, nonce journal.Nonce, unit []event.Draft) (journal.Event, error) {
-	e := journal.Seal(w.head, d, now, nonce)
-	if err := w.insert(&e); err != nil {
+func (j *journalEnd) seal(d event.Draft, now time.Time, nonce journal.Nonce, unit []event.Draft) (journal.Event, error) {
+	e := journal.Seal(j.head, d, now, nonce)
+	if err := j.insert(&e); err != nil {
 		return e, err
 	}
-	c := Conn{c: w.conn}
-	for _, t := range w.edge.Append(e.Hash) {
+	c := Conn{c: j.conn}
+	for _, t := range j.edge.Append(e.Hash) {
 		if err := c.Query(insertTile, nil, t.Level, t.N, t.Root[:], t.Hashes); err != nil {
 			return e, err
 		}
 	}
-	if err := w.indexEvent(&e, unit); err != nil {
+	if err := j.index.note(&e, unit); err != nil {
 		return e, err
 	}
-	if err := w.noteUnasked(&e, d.Unasked); err != nil {
+	if err := j.index.noteUnasked(&e, d.Unasked); err != nil {
 		return e, err
 	}
-	w.head = e.Head()
-	w.fresh = append(w.fresh, e)
+	j.head = e.Head()
+	j.fresh = append(j.fresh, e)
 	return e, nil
 }
 
 // insert binds its parameters directly, because it is the most frequent statement of the
 // gateway.
-func (w *writer) insert(e *journal.Event) error {
-	stmt, err := w.conn.Prepare(insertEvent)
+func (j *journalEnd) insert(e *journal.Event) error {
+	stmt, err := j.conn.Prepare(insertEvent)
 	if err != nil {
 		return err
 	}
@@ -108,12 +118,11 @@ func (w *writer) load() error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.QueryRow("SELECT count(*) FROM recent_calls", func(r *Row) error { w.recent = r.Int(0); return nil }); err != nil {
+	if err := w.recent.load(); err != nil {
 		return err
 	}
-	w.head, w.edge, w.stepped = head, edge, false
-	clear(w.runs)
-	clear(w.oldest)
+	w.end.head, w.end.edge, w.end.stepped = head, edge, false
+	w.end.index.forget()
 	w.feed.Publish(head, nil)
 	return nil
 }

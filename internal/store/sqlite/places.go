@@ -34,8 +34,8 @@ type codeActor struct {
 }
 
 // notePlaces stores the places of the codes and actors of a tile once the tile is complete.
-func (w *writer) notePlaces(e *journal.Event) error {
-	t, at := &w.tile, (e.Seq-1)%journal.TileWidth
+func (x *eventIndex) notePlaces(e *journal.Event) error {
+	t, at := &x.tile, (e.Seq-1)%journal.TileWidth
 	switch {
 	case at == 0:
 		t.places, t.whole = make(map[codeActor][]byte), true
@@ -50,7 +50,7 @@ func (w *writer) notePlaces(e *journal.Event) error {
 	if at < journal.TileWidth-1 {
 		return nil
 	}
-	c, n := Conn{c: w.conn}, e.Seq/journal.TileWidth-1
+	c, n := Conn{c: x.conn}, e.Seq/journal.TileWidth-1
 	if !t.whole {
 		return c.Query(placesOf, nil, n)
 	}

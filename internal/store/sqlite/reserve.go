@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	zs "zombiezen.com/go/sqlite"
+
 	"palyra/internal/core/access"
 	"palyra/internal/core/reason"
 )
@@ -332,13 +334,13 @@ func (db *DB) KeepReserve(ctx context.Context) error {
 }
 
 // admit returns the units of a batch that fit on the disk and fails the others.
-func (w *writer) admit(batch []*pending) []*pending {
-	if w.reserve == nil {
+func (r *reserve) admit(conn *zs.Conn, batch []*pending) []*pending {
+	if r == nil {
 		return batch
 	}
-	n := &ration{reserve: w.reserve, left: w.reserve.look() - batchCost}
-	if n.left < w.reserve.margin+total(batch) && w.settle() {
-		n.left = w.reserve.look() - batchCost
+	n := &ration{reserve: r, left: r.look() - batchCost}
+	if n.left < r.margin+total(batch) && r.settle(conn) {
+		n.left = r.look() - batchCost
 	}
 	admitted := make([]*pending, 0, len(batch))
 	for _, p := range batch {
@@ -346,7 +348,7 @@ func (w *writer) admit(batch []*pending) []*pending {
 			admitted = append(admitted, p)
 		}
 	}
-	w.reserve.tell()
+	r.tell()
 	return admitted
 }
 
@@ -363,13 +365,13 @@ func (r *reserve) owe(batch []*pending) {
 
 // settle runs a checkpoint before a unit is refused because of a debt that may be overestimated. It
 // reports whether the debt is cleared.
-func (w *writer) settle() bool {
-	r := w.reserve
+func (r *reserve) settle(conn *zs.Conn) bool {
 	if r.debt.Load() == 0 || time.Since(r.settled) < settlePause {
 		return false
 	}
 	r.settled = time.Now()
-	if err := w.exec("PRAGMA wal_checkpoint(PASSIVE)"); err != nil {
+	c := Conn{c: conn}
+	if err := c.Query("PRAGMA wal_checkpoint(PASSIVE)", nil); err != nil {
 		return false
 	}
 	r.debt.Store(0)

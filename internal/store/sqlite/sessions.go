@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	zs "zombiezen.com/go/sqlite"
+
 	"palyra/internal/call"
 	"palyra/internal/call/session"
 	"palyra/internal/core/access"
@@ -33,14 +35,27 @@ func joinSession(tx *Tx, m *session.Member) error {
 // mostRecent is the maximum number of recent calls, which fit on one page.
 const mostRecent = 64
 
-// settleCalls moves the recent calls, once they are many, to the table with the indexes by session,
+// recentCalls counts the calls that are only in recent_calls. writer.connMu guards it.
+type recentCalls struct {
+	conn *zs.Conn
+	n    int
+}
+
+// load counts the stored rows.
+func (q *recentCalls) load() error {
+	c := Conn{c: q.conn}
+	_, err := c.QueryRow("SELECT count(*) FROM recent_calls", func(r *Row) error { q.n = r.Int(0); return nil })
+	return err
+}
+
+// settle moves the recent calls, once they are many, to the table with the indexes by session,
 // principal and user. Moving each call alone would write a page of four indexes.
-func (w *writer) settleCalls() error {
-	if w.recent < mostRecent {
+func (q *recentCalls) settle() error {
+	if q.n < mostRecent {
 		return nil
 	}
-	w.recent = 0
-	c := Conn{c: w.conn}
+	q.n = 0
+	c := Conn{c: q.conn}
 	err := c.Query(`INSERT INTO session_calls (session, proposal_id, of_run, principal, on_behalf_of)
  SELECT session, proposal_id, of_run, principal, on_behalf_of FROM newest_calls`, nil)
 	if err == nil {

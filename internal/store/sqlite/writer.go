@@ -56,7 +56,7 @@ type pending struct {
 	// signal receives true if the waiting caller must lead the next batch, or false if its unit is
 	// done.
 	signal chan bool
-	// leads is set under writer.mu once leadership was handed over.
+	// leads is set under queue.mu once leadership was handed over.
 	leads  bool
 	events []journal.Event
 	// bound is the number of bytes that the check bound as statement parameters.
@@ -73,12 +73,7 @@ type writer struct {
 	wrote     func(Written)    // may be nil
 	feed      *journal.Feed
 
-	mu      sync.Mutex
-	queue   []*pending
-	leading bool
-	closed  bool
-	idle    chan struct{} // closed when a closing writer has no leader left
-	busy    bool          // the last batch had several units, or left some waiting
+	queue queue
 
 	failure atomic.Pointer[reason.Error]
 
@@ -87,19 +82,15 @@ type writer struct {
 	conn    *zs.Conn
 	noted   *headFile
 	reserve *reserve // nil if disabled
-	head    journal.Head
-	edge    *journal.Edge
-	stepped bool // the clock is behind the chain, and an event has recorded that
-	fresh   []journal.Event
-	runs    map[sessionRun]struct{} // pairs that are stored
-	unasked int                     // number of recorded calls that ran without an approval
-	oldest  map[countedBy]time.Time // time of the oldest such call with a key, or an earlier time
-	recent  int                     // calls that are only in recent_calls
-	tile    openTile                // places of codes and actors in the incomplete tile
+	end     journalEnd
+	recent  recentCalls
 }
 
 func newWriter(conn *zs.Conn, opts Options, feed *journal.Feed) *writer {
-	return &writer{conn: conn, now: opts.Now, committed: opts.Committed, wrote: opts.Wrote, feed: feed, idle: make(chan struct{}), runs: map[sessionRun]struct{}{}, oldest: map[countedBy]time.Time{}}
+	return &writer{
+		now: opts.Now, committed: opts.Committed, wrote: opts.Wrote, feed: feed, queue: queue{idle: make(chan struct{})},
+		conn: conn, end: journalEnd{conn: conn, index: newEventIndex(conn)}, recent: recentCalls{conn: conn},
+	}
 }
 
 func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
@@ -114,7 +105,7 @@ func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
 	for i := range p.nonces {
 		p.nonces[i] = journal.Prepare(&u.Events[i])
 	}
-	lead, err := w.enqueue(p)
+	lead, err := w.queue.add(p)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +113,7 @@ func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
 		select {
 		case lead = <-p.signal:
 		case <-ctx.Done():
-			if w.withdraw(p) {
+			if w.queue.withdraw(p) {
 				return nil, ctx.Err()
 			}
 			lead = <-p.signal
@@ -134,88 +125,125 @@ func (w *writer) commit(ctx context.Context, u Unit) ([]journal.Event, error) {
 	return p.events, p.err
 }
 
-func (w *writer) enqueue(p *pending) (lead bool, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return false, reason.Errorf(reason.ShuttingDown, "the store is closed")
-	}
-	w.queue = append(w.queue, p)
-	lead = !w.leading
-	w.leading = true
-	p.leads = lead
-	return lead, nil
-}
-
-// withdraw removes p from the queue unless its batch has started.
-func (w *writer) withdraw(p *pending) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	i := slices.Index(w.queue, p)
-	if i < 0 || p.leads {
-		return false
-	}
-	w.queue = slices.Delete(w.queue, i, i+1)
-	return true
-}
-
 // lead commits one batch, which contains the leader's own unit, and passes the lead to the first
 // caller that arrived meanwhile.
 func (w *writer) lead(self *pending) {
 	// Callers that are about to enqueue join the batch: two yields make batches several times
 	// larger. A lone caller skips the yields, because each would wake a thread for no unit.
-	if w.hasOtherCallers() {
+	if w.queue.hasOtherCallers() {
 		runtime.Gosched()
 		runtime.Gosched()
 	}
-	batch := w.take()
+	batch := w.queue.take()
 	w.run(batch)
 	for _, p := range batch {
 		if p != self {
 			p.signal <- false
 		}
 	}
-	w.handOver()
+	w.queue.handOver()
+}
+
+// queue holds the units that wait for a batch, and appoints the caller that leads it.
+type queue struct {
+	mu      sync.Mutex
+	waiting []*pending
+	leading bool
+	closed  bool
+	idle    chan struct{} // closed when a closed queue has no leader left
+	busy    bool          // the last batch had several units, or left some waiting
+}
+
+// add adds a unit. The caller leads the next batch if lead is true.
+func (q *queue) add(p *pending) (lead bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return false, reason.Errorf(reason.ShuttingDown, "the store is closed")
+	}
+	q.waiting = append(q.waiting, p)
+	lead = !q.leading
+	q.leading = true
+	p.leads = lead
+	return lead, nil
+}
+
+// withdraw removes p from the queue unless its batch has started.
+func (q *queue) withdraw(p *pending) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.waiting, p)
+	if i < 0 || p.leads {
+		return false
+	}
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+	return true
 }
 
 // hasOtherCallers reports whether other callers are waiting or were in the previous batch.
-func (w *writer) hasOtherCallers() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.busy || len(w.queue) > 1
+func (q *queue) hasOtherCallers() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.busy || len(q.waiting) > 1
 }
 
-// queued counts the units that wait for a batch.
-func (w *writer) queued() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.queue)
+// size returns the number of units that wait for a batch.
+func (q *queue) size() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting)
 }
 
-func (w *writer) take() []*pending {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := min(len(w.queue), maxBatch)
-	batch := slices.Clone(w.queue[:n])
-	rest := copy(w.queue, w.queue[n:])
-	clear(w.queue[rest:])
-	w.queue = w.queue[:rest]
-	w.busy = n > 1
+// take removes the units of the next batch.
+func (q *queue) take() []*pending {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := min(len(q.waiting), maxBatch)
+	batch := slices.Clone(q.waiting[:n])
+	rest := copy(q.waiting, q.waiting[n:])
+	clear(q.waiting[rest:])
+	q.waiting = q.waiting[:rest]
+	q.busy = n > 1
 	return batch
 }
 
-func (w *writer) handOver() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.queue) > 0 {
-		w.busy = true
-		w.queue[0].leads = true
-		w.queue[0].signal <- true
+// handOver passes the lead to the first waiting caller, if any.
+func (q *queue) handOver() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.waiting) > 0 {
+		q.busy = true
+		q.waiting[0].leads = true
+		q.waiting[0].signal <- true
 		return
 	}
-	w.leading = false
-	if w.closed {
-		close(w.idle)
+	q.leading = false
+	if q.closed {
+		close(q.idle)
+	}
+}
+
+// drain refuses new units and waits for the units in progress.
+func (q *queue) drain(ctx context.Context) error {
+	q.close()
+	select {
+	case <-q.idle:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("closing the store: %w", ctx.Err())
+	}
+}
+
+// close rejects further units; idle closes when the last running unit ends.
+func (q *queue) close() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.closed = true
+	if !q.leading {
+		close(q.idle)
 	}
 }
 
@@ -223,7 +251,7 @@ func (w *writer) handOver() {
 func (w *writer) run(batch []*pending) {
 	w.connMu.Lock()
 	defer w.connMu.Unlock()
-	if batch = w.admit(batch); len(batch) == 0 {
+	if batch = w.reserve.admit(w.conn, batch); len(batch) == 0 {
 		return
 	}
 	err := w.recoverLocked()
@@ -243,7 +271,7 @@ func (w *writer) run(batch []*pending) {
 // transact runs every unit and commits. An error means that
 // the storage failed; the writer is then in the failed state.
 func (w *writer) transact(batch []*pending) error {
-	w.fresh = w.fresh[:0]
+	w.end.fresh = w.end.fresh[:0]
 	if err := w.exec("BEGIN IMMEDIATE"); err != nil {
 		return w.fail(err)
 	}
@@ -253,7 +281,7 @@ func (w *writer) transact(batch []*pending) error {
 			return w.fail(err)
 		}
 	}
-	if err := w.settleCalls(); err != nil {
+	if err := w.recent.settle(); err != nil {
 		return w.fail(err)
 	}
 	began := time.Now()
@@ -261,13 +289,13 @@ func (w *writer) transact(batch []*pending) error {
 		return w.fail(err)
 	}
 	if w.committed != nil {
-		w.committed(CommitInfo{Units: len(batch), Events: len(w.fresh), Took: time.Since(began)})
+		w.committed(CommitInfo{Units: len(batch), Events: len(w.end.fresh), Took: time.Since(began)})
 	}
-	if len(w.fresh) == 0 {
+	if len(w.end.fresh) == 0 {
 		return nil
 	}
-	w.feed.Publish(w.head, w.fresh)
-	if err := w.noted.write(w.head); err != nil {
+	w.feed.Publish(w.end.head, w.end.fresh)
+	if err := w.noted.write(w.end.head); err != nil {
 		// The committed units stay committed; the next batch must wait.
 		_ = w.fail(err)
 	}
@@ -279,17 +307,17 @@ func (w *writer) transact(batch []*pending) error {
 func (w *writer) apply(p *pending, now time.Time, first bool) error {
 	drafts := p.unit.Events
 	if p.unit.Check != nil {
-		tx := &Tx{Conn: Conn{c: w.conn}, now: later(now, w.head.At)}
+		tx := &Tx{Conn: Conn{c: w.conn}, now: later(now, w.end.head.At)}
 		if ok, err := w.check(p, tx, first); !ok || err != nil {
 			return err
 		}
 		drafts, p.bound = slices.Concat(drafts, tx.drafts), tx.bound
-		w.recent += tx.joined
+		w.recent.n += tx.joined
 	}
 	if len(drafts) == 0 {
 		return nil
 	}
-	if err := w.noteClock(now); err != nil {
+	if err := w.end.noteClock(now); err != nil {
 		return err
 	}
 	p.events = make([]journal.Event, 0, len(drafts))
@@ -297,7 +325,7 @@ func (w *writer) apply(p *pending, now time.Time, first bool) error {
 		if i == len(p.nonces) {
 			p.nonces = append(p.nonces, journal.NewNonce())
 		}
-		e, err := w.seal(d, now, p.nonces[i], drafts)
+		e, err := w.end.seal(d, now, p.nonces[i], drafts)
 		if err != nil {
 			return err
 		}
