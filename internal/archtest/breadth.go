@@ -14,10 +14,6 @@ const MaxMethods = 25
 // not count.
 const MaxInterface = 8
 
-// broad lists the types that still have more methods than MaxMethods, with their number. The numbers
-// MUST only decrease: split a type by noun instead of adding a method.
-var broad = map[string]int{}
-
 // CheckBreadth finds types and interfaces with too many methods. Test support and generated code may
 // have more.
 func CheckBreadth(t *Tree) []Finding {
@@ -31,14 +27,8 @@ func CheckBreadth(t *Tree) []Finding {
 			countOwn(f, methods, interfaces)
 		}
 		for _, name := range slices.Sorted(maps.Keys(methods)) {
-			id, n := p.Dir+"."+name, methods[name]
-			switch bound := broad[id]; {
-			case bound == 0 && n > MaxMethods:
-				out = append(out, Finding{id, fmt.Sprintf("%d methods, at most %d: split the type by noun", n, MaxMethods)})
-			case bound != 0 && n > bound:
-				out = append(out, Finding{id, fmt.Sprintf("%d methods, at most %d: the type is already too broad; add the method to another type", n, bound)})
-			case bound != 0 && n < bound:
-				out = append(out, Finding{id, fmt.Sprintf("%d methods; lower its number in archtest from %d, or remove the entry at %d", n, bound, MaxMethods)})
+			if n := methods[name]; n > MaxMethods {
+				out = append(out, Finding{p.Dir + "." + name, fmt.Sprintf("%d methods, at most %d: split the type by noun", n, MaxMethods)})
 			}
 		}
 		for _, name := range slices.Sorted(maps.Keys(interfaces)) {
