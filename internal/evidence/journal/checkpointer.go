@@ -212,8 +212,8 @@ func pause(ctx context.Context, d time.Duration) {
 
 // ended converts the errors of a regular stop of a loop to nil.
 func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil || reason.Of(err) == reason.ShuttingDown {
-		return nil
+	if ctx.Err() == nil && reason.Of(err) != reason.ShuttingDown {
+		return err
 	}
-	return err
+	return nil
 }
