@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -110,14 +109,4 @@ func (u *callsUnderWay) cutOff() {
 	for _, cancel := range u.live {
 		cancel(errStopping())
 	}
-}
-
-// GrowStack grows the stack of a new goroutine to the size that Call and the store below it need.
-// Otherwise the stack would double repeatedly, and each time be copied. Call it first in every
-// goroutine that makes a call.
-//
-//go:noinline
-func GrowStack() {
-	var room [20 << 10]byte
-	runtime.KeepAlive(&room)
 }

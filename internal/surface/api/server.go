@@ -122,9 +122,6 @@ type Server struct {
 
 // ServeHTTP serves one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == CallToolProcedure {
-		call.GrowStack()
-	}
 	s.handler.ServeHTTP(w, r)
 }
 

@@ -256,7 +256,6 @@ func (c *Calls) beginLocked(ctx context.Context, k key, s *call.Submission) *hel
 	c.calls[k] = append(c.calls[k], v)
 	go func() {
 		defer cancel(nil)
-		call.GrowStack()
 		outcome, err := c.pipeline.Call(own, made, func(e call.Event) { c.note(v, e) })
 		v.live.End(outcome, err)
 		c.end(v)
