@@ -187,7 +187,8 @@ func (g *gate) pass(ctx context.Context, r *tool.CommitRequest) (tool.CommitRuli
 }
 
 // settleCommit determines the verdict and the answer. It fails if the changes are too many to
-// decide on, or if the call has ended. With an error, the value has what was known.
+// decide on, or if the call has ended. If it fails, the value has
+// the verdict and the answer of that moment.
 func (g *gate) settleCommit(ctx context.Context, r *tool.CommitRequest) (*answered, error) {
 	unanswered := &answered{evaluated: evaluated{question: g.question}, budget: g.budget}
 	if n := len(r.Facts.Protected); n > mostProtected {

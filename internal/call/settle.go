@@ -59,7 +59,8 @@ type settlement struct {
 }
 
 // settle determines the verdict and, where required, the answer. Both are valid for the facts
-// and the policy at the time when settle returns. With an error, the value has what was known.
+// and the policy at the time when settle returns. If settle fails, the value has
+// the verdict and the answer of that moment.
 func (q *question) settle(ctx context.Context, budget decision.Budget) (*answered, error) {
 	s := &settlement{evaluated: evaluated{question: q}, budget: budget}
 	err := s.run(ctx)

@@ -209,9 +209,9 @@ func TestOldKeyIsAnAlarm(t *testing.T) {
 	w.pass(ca.LeafLife) // an expired certificate can also be a copy
 	w.use(old)
 	w.journaled(n, event.OldKeyUsed, event.OldKeyUsed, event.OldKeyUsed)
-	for p, told := range map[access.Principal]bool{access.User("bob"): true, identity.Local(): true, access.User("cyd"): false} {
-		if got := len(w.Notices.OldKeys(p)) > 0; got != told {
-			t.Errorf("%s is told: %v", p, got)
+	for p, noticed := range map[access.Principal]bool{access.User("bob"): true, identity.Local(): true, access.User("cyd"): false} {
+		if got := len(w.Notices.OldKeys(p)) > 0; got != noticed {
+			t.Errorf("%s has a notice: %v", p, got)
 		}
 	}
 	w.pass(7 * 24 * time.Hour)

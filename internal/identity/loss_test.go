@@ -118,17 +118,17 @@ func TestLostCredential(t *testing.T) {
 	agent := must.Get(w.Devices.AddDevice(t.Context(), identity.Daemon(), "", identity.Recovery{Member: "helper", Request: csr(t)}))(t)
 
 	// Only the member and the owners are notified, for seven days.
-	told := func(p access.Principal) int { return len(w.Notices.Added(p)) }
+	notices := func(p access.Principal) int { return len(w.Notices.Added(p)) }
 	for p, want := range map[access.Principal]int{
 		identity.Local(): 3, access.User("alice"): 3, access.User("bob"): 3, access.Agent("helper"): 1, access.User("carol"): 0, access.User("nobody"): 0,
 	} {
-		if got := told(p); got != want {
-			t.Errorf("%s is told of %d devices, want %d", p, got, want)
+		if got := notices(p); got != want {
+			t.Errorf("%s has notices of %d devices, want %d", p, got, want)
 		}
 	}
 	w.pass(7*24*time.Hour + time.Second)
-	if told(access.User("bob")) != 0 || told(identity.Local()) != 0 {
-		t.Error("they are told for longer than seven days")
+	if notices(access.User("bob")) != 0 || notices(identity.Local()) != 0 {
+		t.Error("the notices last longer than seven days")
 	}
 
 	// Only the gateway's host may do this.

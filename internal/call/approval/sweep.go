@@ -34,7 +34,7 @@ func (d *Desk) sweep(ctx context.Context) time.Duration {
 	return sweepIdle
 }
 
-// pause returns the time until the next deadline, which is zero if there is none. The clock is
+// pause returns the time until the next deadline, or zero without one. The clock is
 // read in microseconds, rounded down: the pause ends past the mark.
 func pause(now, next time.Time) time.Duration {
 	if next.IsZero() {

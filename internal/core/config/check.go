@@ -241,7 +241,7 @@ func checkWorkspaces(k *checker, c *Config) {
 	}
 }
 
-// checkRules refuses a workspace that contains files which decide what is allowed in it.
+// checkRules refuses a workspace that contains policies, keys or the configuration file.
 func (w Workspace) checkRules(k *checker, each string, c *Config) {
 	type rule struct{ name, path string }
 	rules := []rule{

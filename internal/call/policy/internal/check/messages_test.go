@@ -30,6 +30,6 @@ func TestVerdictsAreKept(t *testing.T) {
 		t.Errorf("%d and %d are kept", len(m.now), len(m.before))
 	}
 	if ask("0"); judged != 3*maxVerdicts+2 {
-		t.Error("what was asked for once, long ago, is kept")
+		t.Error("an old message that was requested once is still cached")
 	}
 }
