@@ -40,9 +40,12 @@ func encodings(value []byte) [][]byte {
 		plain, strings.ToLower(plain), strings.ToUpper(plain), textproto.CanonicalMIMEHeaderKey(plain), strings.ReplaceAll(plain, " ", "+"),
 		digits, strings.ToUpper(digits),
 	}
-	// A reader that unescapes a text also unescapes the value in it.
+	// A reader that unescapes a text also unescapes the value in it. Control characters end the
+	// held part of a stream, so each line is a form of its own, as in a value of several lines.
 	if r, ok := encoded.Unescape(value); ok {
-		forms = append(forms, string(r.Text))
+		for _, part := range parts(r.Text) {
+			forms = append(forms, string(part))
+		}
 	}
 	for offset := range 3 {
 		forms = append(forms, base64Core(base64.RawStdEncoding, value, offset), base64Core(base64.RawURLEncoding, value, offset))

@@ -165,6 +165,7 @@ func FuzzForms(f *testing.F) {
 	f.Add(strings.Repeat(`'`, minValue))
 	f.Add(strings.Repeat("&", maxValue))
 	f.Add(strings.Repeat("~", maxValue))
+	f.Add("hunter2-%01-hunter2%0Ahunter2")
 	f.Fuzz(func(t *testing.T, value string) {
 		if checkValue([]byte(value)) != nil {
 			return // not in the scope of this test
