@@ -1,13 +1,13 @@
 package policy_test
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
 	"palyra/internal/call/policy"
 	"palyra/internal/call/policy/policytest"
 	"palyra/internal/core/access"
+	"palyra/internal/core/config"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 )
@@ -22,8 +22,8 @@ func TestRestore(t *testing.T) {
 			Roles: []access.Role{"security"}, Workspaces: []string{"other"}, Surfaces: []access.Surface{access.SurfaceCLI}, NoPresence: true,
 			Snapshot: policy.Snapshot{
 				AllowedTools: []string{"fs.read"}, AllowedPrincipals: []access.Principal{policytest.Alice}, AllowedChannels: []string{"ops"},
-				WASM:         json.RawMessage(`{"allow_inline_modules":false,"allowed_channels":null,"enabled":false,"fuel_budget":0}`), // the form of earlier releases
-				ActiveSkills: []string{"s"}, AllowSensitiveTools: true, Workspaces: []policy.Workspace{{Name: "other", Path: "/srv"}},
+				WASM:         &policy.WASMRuntime{WASMRuntime: config.WASMRuntime{FuelBudget: 7}, Skills: &config.Skills{AllowWildcards: true}},
+				ActiveSkills: []string{"s"}, AllowSensitiveTools: true, Workspaces: []config.Workspace{{Name: "other", Path: "/srv"}},
 			},
 			Members: []access.Member{{Principal: access.User("eve"), Roles: []access.Role{"security"}, Disabled: true}},
 		},

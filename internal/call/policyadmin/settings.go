@@ -54,10 +54,7 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 	s := policy.Snapshot{
 		AllowedTools: []string{}, AllowSensitiveTools: cfg.AllowSensitiveTools,
 		MaxCallsPerRun: cfg.MaxCallsPerRun, MaxCallsPerSession: cfg.MaxCallsPerSession, SessionIdleMS: cfg.Sessions.Idle.Milliseconds(), ExecutionTimeoutMS: cfg.ExecutionTimeoutMS,
-		HTTP: policy.HTTPClient{
-			AllowedHosts: cfg.HTTP.AllowedHosts, DeniedHosts: cfg.HTTP.DeniedHosts,
-			MaxBytes: cfg.HTTP.MaxBytes, TimeoutMS: cfg.HTTP.TimeoutMS,
-		},
+		ProcessRunner: policy.ProcessRunner{ProcessRunner: cfg.ProcessRunner}, HTTP: cfg.HTTP, Secrets: cfg.Secrets,
 	}
 	s.AllowedChannels = slices.Clone(cfg.AllowedChannels)
 	if !slices.Contains(cfg.AllowedPrincipals, "*") {
@@ -74,38 +71,17 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 		}
 	}
 	for _, w := range cfg.Workspaces {
-		s.Workspaces = append(s.Workspaces, policy.Workspace{
-			Name: w.Name, Path: w.Path, ReadOnly: w.ReadOnly, Mode: w.WorkspaceMode(), Protected: w.Protected,
-		})
+		w.Mode = w.WorkspaceMode()
+		s.Workspaces = append(s.Workspaces, w)
 	}
-	for _, secret := range cfg.Secrets {
-		s.Secrets = append(s.Secrets, policy.Secret(secret))
-	}
-	p := cfg.ProcessRunner
-	// A configuration with mode none has been rejected before.
-	mode, _ := egress.ParseMode(p.EgressEnforcementMode)
-	s.ProcessRunner = policy.ProcessRunner{
-		Enabled: p.Enabled, Tier: p.Tier, AllowedExecutables: p.AllowedExecutables, AllowInterpreters: p.AllowInterpreters, StrictExec: p.StrictExec,
-		Toolchains: p.Toolchains,
-		EgressMode: mode.String(), AllowedHosts: p.AllowedEgressHosts, AllowedDNSSuffixes: p.AllowedDNSSuffixes, DeniedHosts: p.DeniedEgressHosts,
-		EgressBudget: policy.EgressBudget(p.EgressBudget),
-		CPULimitMS:   p.CPUTimeLimitMS, MemoryLimit: p.MemoryLimitBytes, OutputLimit: p.MaxOutputBytes,
-		MaxProcesses: p.MaxProcesses, MaxConcurrent: p.MaxConcurrent, Fallback: p.Fallback, RequiredLayers: p.RequiredLayers,
-		Caches: p.Caches, DiskLimit: p.DiskLimitBytes, MaxFiles: p.MaxFiles, TmpLimit: p.TmpLimitBytes, CacheLimit: p.CacheLimitBytes,
-		UIDBase: p.UIDBase, UIDCount: p.UIDCount,
-	}
-	if w := cfg.WASM; w.Enabled {
-		guests := policy.WASMRuntime{
-			AllowInlineModules: w.AllowInlineModules, FuelBudget: w.FuelBudget, FuelCeiling: w.FuelCeiling, MaxMemory: w.MaxMemoryBytes,
-			MaxTableElements: w.MaxTableElements, MaxModule: w.MaxModuleBytes, MaxOutput: w.MaxOutputBytes, TimeLimitMS: w.TimeLimitMS, MaxConcurrent: w.MaxConcurrent,
-		}
+	// A configuration with an unknown mode has been rejected before.
+	mode, _ := egress.ParseMode(cfg.ProcessRunner.EgressEnforcementMode)
+	s.ProcessRunner.EgressEnforcementMode = mode.String()
+	if cfg.WASM.Enabled {
+		s.WASM = &policy.WASMRuntime{WASMRuntime: cfg.WASM}
 		if cfg.Skills.Enabled {
-			guests.Skills = &policy.SkillSettings{AllowWildcards: cfg.Skills.AllowWildcards, MaxStorage: cfg.Skills.MaxStorageBytes}
+			s.WASM.Skills = &cfg.Skills
 		}
-		s.WASM = guests.JSON()
-	}
-	for _, host := range p.Inspect {
-		s.ProcessRunner.Inspect = append(s.ProcessRunner.Inspect, policy.Inspect(host))
 	}
 	return s
 }

@@ -1,7 +1,9 @@
 package policyadmin
 
 import (
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"palyra/internal/core/access"
@@ -14,7 +16,7 @@ func TestSnapshotStoresNetworkAsNone(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
 	cfg.ProcessRunner.EgressEnforcementMode = config.EgressUnrestricted
-	if mode := snapshot(cfg, nil).ProcessRunner.EgressMode; mode != "none" {
+	if mode := snapshot(cfg, nil).ProcessRunner.EgressEnforcementMode; mode != "none" {
 		t.Errorf("the snapshot says %q", mode)
 	}
 }
@@ -32,5 +34,33 @@ func TestSurfacesOfThisGateway(t *testing.T) {
 	cfg.Notify = []config.Notify{{Decide: true}}
 	if has(access.SurfaceConsole) || !has(access.SurfaceSlack) {
 		t.Errorf("without a console, with a chat: %v", surfaces(cfg))
+	}
+}
+
+// TestSnapshotNamesSettings: each field of a setting in a snapshot has the name of its key, or is
+// left out on purpose, so that a new key does not enter the digest by accident.
+func TestSnapshotNamesSettings(t *testing.T) {
+	t.Parallel()
+	var check func(reflect.Type)
+	check = func(of reflect.Type) {
+		for f := range of.Fields() {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if key := f.Tag.Get("toml"); name != "-" && name != key {
+				t.Errorf("%v.%s is recorded as %q, its key is %q", of, f.Name, name, key)
+			}
+			kind := f.Type
+			if kind.Kind() == reflect.Slice {
+				kind = kind.Elem()
+			}
+			if kind.Kind() == reflect.Struct && name != "-" {
+				check(kind)
+			}
+		}
+	}
+	for _, of := range []reflect.Type{
+		reflect.TypeFor[config.ProcessRunner](), reflect.TypeFor[config.HTTP](), reflect.TypeFor[config.Workspace](),
+		reflect.TypeFor[config.Secret](), reflect.TypeFor[config.WASMRuntime](), reflect.TypeFor[config.Skills](),
+	} {
+		check(of)
 	}
 }

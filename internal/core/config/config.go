@@ -234,14 +234,14 @@ type Policy struct {
 type HTTP struct {
 	// AllowedHosts are the hosts that may be fetched from: `host`, `host:port`, `*.domain`, an
 	// address or a prefix. Empty allows any public host, because each fetch needs an approval.
-	AllowedHosts []string `toml:"allowed_hosts"`
+	AllowedHosts []string `toml:"allowed_hosts" json:"allowed_hosts"`
 	// DeniedHosts are hosts that are denied even if `http.allowed_hosts` allows them.
-	DeniedHosts []string `toml:"denied_hosts"`
+	DeniedHosts []string `toml:"denied_hosts" json:"denied_hosts"`
 	// MaxBytes is the largest response body, 4 MiB by default. Range: 1 KiB to 11 MiB.
-	MaxBytes int64 `toml:"max_bytes"`
+	MaxBytes int64 `toml:"max_bytes" json:"max_bytes"`
 	// TimeoutMS is the time of a whole fetch in milliseconds, redirects included. Range: 100 to
 	// 3600000.
-	TimeoutMS int64 `toml:"timeout_ms"`
+	TimeoutMS int64 `toml:"timeout_ms" json:"timeout_ms"`
 }
 
 // Timeout returns TimeoutMS as a duration.

@@ -15,20 +15,20 @@ import (
 // At a limit the program loses its connection, and the record names the limit (docs/egress.md).
 type EgressBudget struct {
 	// Connections limits all connections of one program. Range: 1 to 1000000.
-	Connections int `toml:"connections"`
+	Connections int `toml:"connections" json:"connections"`
 	// Concurrent limits simultaneous connections. Range: 1 to 4096.
-	Concurrent int `toml:"concurrent"`
+	Concurrent int `toml:"concurrent" json:"concurrent"`
 	// BytesOut limits the bytes sent over all connections, 64 MiB by default. It also limits one
 	// call of a WebAssembly guest. Range: 1 KiB to 1 TiB.
-	BytesOut int64 `toml:"bytes_out"`
+	BytesOut int64 `toml:"bytes_out" json:"bytes_out"`
 	// BytesIn limits the bytes received over all connections, 4 GiB by default. Range: 1 KiB to 1
 	// TiB.
-	BytesIn int64 `toml:"bytes_in"`
+	BytesIn int64 `toml:"bytes_in" json:"bytes_in"`
 	// Requests limits the requests of plain HTTP and of inspected hosts. Range: 1 to 1000000000.
-	Requests int `toml:"requests"`
+	Requests int `toml:"requests" json:"requests"`
 	// ConnectionTimeMS limits the duration of one connection in milliseconds, 1 h by default.
 	// Range: 1000 to 86400000.
-	ConnectionTimeMS int64 `toml:"connection_time_ms"`
+	ConnectionTimeMS int64 `toml:"connection_time_ms" json:"connection_time_ms"`
 }
 
 // ConnectionTime returns ConnectionTimeMS as a duration.
@@ -40,12 +40,12 @@ func (b EgressBudget) ConnectionTime() time.Duration { return millis(b.Connectio
 type Inspect struct {
 	// Host is a host rule with a port, as in `process_runner.allowed_egress_hosts`. It does not
 	// allow the host by itself. If several tables match a host, the first one counts. Required.
-	Host string `toml:"host"`
+	Host string `toml:"host" json:"host"`
 	// Methods are the allowed methods, in upper case (`["GET", "HEAD"]`). Empty allows all.
-	Methods []string `toml:"methods"`
+	Methods []string `toml:"methods" json:"methods"`
 	// Paths are the allowed paths: patterns from the root, in which `*` matches within a segment
 	// and a final `/**` everything below (`"/repos/*/issues"`, `"/simple/**"`). Empty allows all.
-	Paths []string `toml:"paths"`
+	Paths []string `toml:"paths" json:"paths"`
 }
 
 // oldWords replaces values that have a new name, and adds a note about each.

@@ -38,19 +38,19 @@ var Caches = []string{"go", "npm", "pip", "cargo"}
 // Workspaces are set in the file, or added by palyrad's flag `--workspace NAME=DIR`.
 type Workspace struct {
 	// Name is the name in calls: 1 to 63 of `a-z`, `0-9`, `.`, `_`, `-`. Required.
-	Name string `toml:"name"`
+	Name string `toml:"name" json:"name"`
 	// Path is the directory. Required.
-	Path string `toml:"path" path:"true"`
+	Path string `toml:"path" json:"path" path:"true"`
 	// ReadOnly denies writing to tools.
-	ReadOnly bool `toml:"read_only"`
+	ReadOnly bool `toml:"read_only" json:"read_only"`
 	// Mode is the way programs write. `copy_on_write`: to a copy, whose changes the commit gate
 	// judges. `direct`: to the files themselves, with the weaker guarantees described in
 	// docs/sandbox.md. Default: `"copy_on_write"`.
-	Mode string `toml:"mode"`
+	Mode string `toml:"mode" json:"mode"`
 	// Protected are paths that the commit gate treats like git's hooks, in addition to the built-in
 	// list. They are patterns relative to the workspace: `*` matches within a name, `**` any
 	// directories (`"deploy/**"`).
-	Protected []string `toml:"protected"`
+	Protected []string `toml:"protected" json:"protected"`
 }
 
 // WorkspaceMode returns Mode, or its default.
@@ -64,105 +64,105 @@ func (w Workspace) WorkspaceMode() string {
 // ProcessRunner limits programs and their sandbox (docs/sandbox.md).
 type ProcessRunner struct {
 	// Enabled permits `process.run` to start programs.
-	Enabled bool `toml:"enabled"`
+	Enabled bool `toml:"enabled" json:"enabled"`
 	// Tier is the sandbox: `c` is a root and namespaces of its own, `b` is filters and limits
 	// around a process that sees the machine's files (docs/sandbox.md). A tier that the machine
 	// cannot provide is refused, unless `process_runner.fallback` permits less. Windows has no Tier
 	// C; its default is `b`.
-	Tier string `toml:"tier"`
+	Tier string `toml:"tier" json:"tier"`
 	// Fallback is the lowest isolation that may replace what the machine lacks: `none`,
 	// `user_namespaces` (Tier B with namespaces), `landlock` (Tier B without), or `job_object` (the
 	// only one on Windows). The best available one at or above it is used; it is a fact for
 	// policies, and part of the log, `palyra status` and `palyrad doctor`.
-	Fallback string `toml:"fallback"`
+	Fallback string `toml:"fallback" json:"fallback"`
 	// RequiredLayers are layers without which no program runs, named as in docs/sandbox.md.
-	RequiredLayers []string `toml:"required_layers"`
+	RequiredLayers []string `toml:"required_layers" json:"required_layers"`
 	// AllowedExecutables are base names or absolute paths of programs that may be started. If
 	// empty, all are allowed except the built-in denylist (shells, `sudo`, `env` and similar).
-	AllowedExecutables []string `toml:"allowed_executables"`
+	AllowedExecutables []string `toml:"allowed_executables" json:"allowed_executables"`
 	// Toolchains are directories of programs that are installed outside the system directories,
 	// such as `/opt/node-v22`. Programs are looked up in its `bin` directory if there is one, and
 	// the whole directory is visible in the sandbox, read-only. They come after the system
 	// directories and before directories in the home of an ordinary user who runs palyrad. As root
 	// or a service user, palyrad uses only this list (docs/sandbox.md).
-	Toolchains []string `toml:"toolchains"`
+	Toolchains []string `toml:"toolchains" json:"toolchains,omitempty"`
 	// AllowInterpreters is `true`, `false` or `"unset"`. `true`: interpreters run files; shells and
 	// inline code (`python -c`) are refused. `false`: interpreters are refused as well. Unset: in
 	// Tier C policy decides, by default with an approval; in Tier B they are refused. `shell.run`
 	// needs it unset.
-	AllowInterpreters *bool `toml:"allow_interpreters"`
+	AllowInterpreters *bool `toml:"allow_interpreters" json:"allow_interpreters,omitempty"`
 	// StrictExec denies executing code without a path in a file system, such as memory files. A few
 	// just-in-time compilers and installers need those. Linux only.
-	StrictExec bool `toml:"strict_exec"`
+	StrictExec bool `toml:"strict_exec" json:"strict_exec"`
 	// EgressEnforcementMode is `strict`, `preflight` or `unrestricted`. `strict`: programs run in a
 	// network namespace and reach only what the following keys allow. `preflight`: the hosts that a
 	// call names are checked before the start, and nothing is enforced later. `unrestricted`:
 	// programs use the machine's network, which a policy must permit (`context.egress.mode ==
 	// "none"`). `none` is an older name of `unrestricted`, logged at the start (docs/egress.md).
-	EgressEnforcementMode string `toml:"egress_enforcement_mode"`
+	EgressEnforcementMode string `toml:"egress_enforcement_mode" json:"egress_enforcement_mode"`
 	// AllowedEgressHosts are the destinations of programs: `host:port`, `*.domain:port`, an address
 	// or a prefix with a port, IPv6 in brackets (`"[2001:db8::/32]:443"`). `strict` requires a port
 	// in each rule, at most 64 different ones; in mode `preflight` a rule without a port matches
 	// all ports. Private and local addresses need a rule of their own.
-	AllowedEgressHosts []string `toml:"allowed_egress_hosts"`
+	AllowedEgressHosts []string `toml:"allowed_egress_hosts" json:"allowed_egress_hosts"`
 	// AllowedDNSSuffixes are domains that may be reached with every host below them: on the ports
 	// 80 and 443 in mode `strict`, on all ports in mode `preflight`.
-	AllowedDNSSuffixes []string `toml:"allowed_dns_suffixes"`
+	AllowedDNSSuffixes []string `toml:"allowed_dns_suffixes" json:"allowed_dns_suffixes"`
 	// DeniedEgressHosts are destinations that are denied even if another key allows them. A rule
 	// without a port denies all ports.
-	DeniedEgressHosts []string     `toml:"denied_egress_hosts"`
-	EgressBudget      EgressBudget `toml:"egress_budget"`
-	Inspect           []Inspect    `toml:"inspect"`
+	DeniedEgressHosts []string     `toml:"denied_egress_hosts" json:"denied_egress_hosts"`
+	EgressBudget      EgressBudget `toml:"egress_budget" json:"egress_budget"`
+	Inspect           []Inspect    `toml:"inspect" json:"inspect"`
 	// CPUTimeLimitMS is the processor time of one program in milliseconds. Range: 100 to 86400000.
-	CPUTimeLimitMS int64 `toml:"cpu_time_limit_ms"`
+	CPUTimeLimitMS int64 `toml:"cpu_time_limit_ms" json:"cpu_time_limit_ms"`
 	// MemoryLimitBytes is the memory of one program, 2 GiB by default. Range: 16 MiB to 1 TiB.
-	MemoryLimitBytes int64 `toml:"memory_limit_bytes"`
+	MemoryLimitBytes int64 `toml:"memory_limit_bytes" json:"memory_limit_bytes"`
 	// MaxOutputBytes is how much of each output stream is kept, its beginning and its end, 1 MiB by
 	// default. Digests cover all output. Range: 1 KiB to 5 MiB.
-	MaxOutputBytes int64 `toml:"max_output_bytes"`
+	MaxOutputBytes int64 `toml:"max_output_bytes" json:"max_output_bytes"`
 	// MaxProcesses limits the processes and threads of one program. Range: 4 to 1000000.
-	MaxProcesses int `toml:"max_processes"`
+	MaxProcesses int `toml:"max_processes" json:"max_processes"`
 	// MaxConcurrent limits the programs that run at once; other calls wait within their deadline.
 	// Owners take turns, and so do the agents of one owner, so that an agent with many calls delays
 	// others by one call at most. 0 is 32 if a control group limits all programs together, and
 	// otherwise as many as fit with their full limits, 2 to 32. Range: 0 to 4096.
-	MaxConcurrent int `toml:"max_concurrent"`
+	MaxConcurrent int `toml:"max_concurrent" json:"max_concurrent"`
 	// MaxWaiting limits the calls that wait for their turn. An owner may use at most as many places
 	// as are left free, and a principal half of that; further calls are refused with `RATE_LIMITED`
 	// and a time to retry. Range: 1 to 65536.
-	MaxWaiting int `toml:"max_waiting"`
+	MaxWaiting int `toml:"max_waiting" json:"-"`
 	// ReserveProcesses is the number of processes and threads reserved for palyrad within its
 	// limits (control groups, user, machine); programs share the rest. 0 is an eighth, 64 to 512,
 	// at most half. Range: 0 to 1000000 (docs/operations.md).
-	ReserveProcesses int `toml:"reserve_processes"`
+	ReserveProcesses int `toml:"reserve_processes" json:"-"`
 	// ReserveMemoryBytes is the memory reserved for palyrad within its limits. 0 is an eighth, 256
 	// MiB to 1 GiB, at most half. Range: 0 to 1 TiB.
-	ReserveMemoryBytes int64 `toml:"reserve_memory_bytes"`
+	ReserveMemoryBytes int64 `toml:"reserve_memory_bytes" json:"-"`
 	// DiskLimitBytes is how much a program may write to its copy of the workspace, 1 GiB by
 	// default. Range: 1 MiB to 1 TiB.
-	DiskLimitBytes int64 `toml:"disk_limit_bytes"`
+	DiskLimitBytes int64 `toml:"disk_limit_bytes" json:"disk_limit_bytes"`
 	// MaxFiles limits the files and directories that a program may create in its copy of the
 	// workspace. Range: 16 to 10000000.
-	MaxFiles int64 `toml:"max_files"`
+	MaxFiles int64 `toml:"max_files" json:"max_files"`
 	// TmpLimitBytes is the size of each temporary file system (`/tmp`, HOME, `/dev/shm`), 256 MiB
 	// by default. Range: 1 MiB to 1 TiB.
-	TmpLimitBytes int64 `toml:"tmp_limit_bytes"`
+	TmpLimitBytes int64 `toml:"tmp_limit_bytes" json:"tmp_limit_bytes"`
 	// Caches are build tools whose caches are kept between the runs in one workspace: `go`, `npm`,
 	// `pip`, `cargo`. A cache is a channel between runs that the commit gate does not inspect.
-	Caches []string `toml:"caches"`
+	Caches []string `toml:"caches" json:"caches"`
 	// CacheLimitBytes limits all caches of one workspace together, 4 GiB by default; larger ones
 	// are emptied. It also limits the state directory of an upstream server's program, which is
 	// stopped beyond it. Range: 1 MiB to 1 TiB.
-	CacheLimitBytes int64 `toml:"cache_limit_bytes"`
+	CacheLimitBytes int64 `toml:"cache_limit_bytes" json:"cache_limit_bytes"`
 	// Prepared is the number of sandboxes that are built in advance, which shortens calls. Range: 0
 	// to 64.
-	Prepared int `toml:"prepared"`
+	Prepared int `toml:"prepared" json:"-"`
 	// UIDBase is the first user id of sandboxes when palyrad runs as root. 0 selects it
 	// automatically; it never means root.
-	UIDBase int `toml:"uid_base"`
+	UIDBase int `toml:"uid_base" json:"uid_base"`
 	// UIDCount is the number of user ids from `process_runner.uid_base` on, one for each program
 	// that runs. 0 selects it automatically. Range: 0 to 65536.
-	UIDCount int `toml:"uid_count"`
+	UIDCount int `toml:"uid_count" json:"uid_count"`
 }
 
 // CPUTimeLimit returns CPUTimeLimitMS as a duration.

@@ -24,23 +24,23 @@ import (
 // vault import` moves secrets into the vault (docs/vault.md). It can be set in the file only.
 type Secret struct {
 	// Name is the name in policies and placeholders: 1 to 32 of `a-z`, `0-9`, `-`. Required.
-	Name string `toml:"name"`
+	Name string `toml:"name" json:"name"`
 	// File is a file with the value, 8 to 4096 printable ASCII characters on one line. It is a
 	// regular file, not a link, of mode 0600, owned by palyrad's user, outside of every workspace.
 	// Required.
-	File string `toml:"file" path:"true"`
+	File string `toml:"file" json:"file" path:"true"`
 	// Hosts are the only hosts that receive the value, each with a port: `"api.github.com:443"`,
 	// `"*.example.org:443"`. A wildcard below a domain in which anyone can register a host
 	// (`*.com`, `*.github.io`) is refused, and so are prefixes. Required.
-	Hosts []string `toml:"hosts"`
+	Hosts []string `toml:"hosts" json:"hosts"`
 	// Header is the only header that carries the value. The placeholder is its whole value, follows
 	// a scheme (`Bearer`, `token`), or is the user or password of Basic authentication. `Cookie`,
 	// `Host` and the headers of connections and proxies are refused. Default: `"Authorization"`.
-	Header string `toml:"header"`
+	Header string `toml:"header" json:"header"`
 	// Env is the variable that holds the placeholder in programs, such as `GITHUB_TOKEN`. If it is
 	// empty, only `http.fetch` uses the secret. Variables that control loaders or interpreters are
 	// refused.
-	Env string `toml:"env"`
+	Env string `toml:"env" json:"env"`
 }
 
 // The length of values in bytes.
