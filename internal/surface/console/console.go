@@ -95,7 +95,7 @@ func newConsole(c Config) *Console {
 	return &Console{
 		Config: c, gone: map[digest]*away{},
 		links:    &links{origin: c.Origin, journal: c.Journal, now: c.Now, pending: map[digest]*waiting{}},
-		Sessions: &Sessions{members: c.Members, journal: c.Journal, idle: c.Idle, life: c.Life, log: c.Log, now: c.Now, byCookie: map[digest]*session{}},
+		Sessions: &Sessions{members: c.Members, journal: c.Journal, idle: c.Idle, life: c.Life, log: c.Log, now: c.Now, open: newSessionsInMemory()},
 	}
 }
 

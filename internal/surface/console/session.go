@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -61,7 +60,7 @@ type ended struct {
 	Reason    string           `json:"reason"`
 }
 
-// Sessions are the active sessions, in memory alone. It is safe for concurrent use.
+// Sessions are the active sessions. It is safe for concurrent use.
 type Sessions struct {
 	members Members
 	journal func(ctx context.Context, drafts ...event.Draft) error
@@ -70,9 +69,10 @@ type Sessions struct {
 	log        *slog.Logger
 	now        func() time.Time
 
-	// mu guards byCookie, its sessions, and observers.
+	open openSessions
+
+	// mu guards observers.
 	mu        sync.Mutex
-	byCookie  map[digest]*session
 	observers []func(Session, *reason.Error)
 }
 
@@ -90,7 +90,7 @@ func (ss *Sessions) begin(ctx context.Context, way Way, login, address, agent st
 	if err != nil {
 		return s, "", "", fmt.Errorf("making a session id: %w", err)
 	}
-	one := &session{Session: Session{
+	one := session{Session: Session{
 		ID: id.String(), Way: way, Login: login, CreatedAt: now, UsedAt: now, EndsAt: now.Add(ss.life), IdleAt: now.Add(ss.idle),
 		Address: address, UserAgent: text.Ellipsis(agent, maxAgent),
 	}}
@@ -109,42 +109,18 @@ func (ss *Sessions) begin(ctx context.Context, way Way, login, address, agent st
 	if err != nil {
 		return s, "", "", err
 	}
-	ss.mu.Lock()
-	ss.byCookie[one.cookie] = one
-	surplus := ss.surplus(way.Principal)
-	ss.mu.Unlock()
-	for _, old := range surplus {
-		ss.end(ctx, old, way.Principal, "replaced by newer sessions")
+	ss.open.add(one)
+	of := ss.open.list(func(s session) bool { return s.Principal == way.Principal })
+	for _, old := range of[min(mostOfOne, len(of)):] {
+		ss.end(ctx, old.ID, way.Principal, "replaced by newer sessions")
 	}
 	return one.Session, cookie, secret, nil
-}
-
-// surplus returns the oldest sessions of a member beyond mostOfOne. The caller holds mu.
-func (ss *Sessions) surplus(p access.Principal) (ids []string) {
-	list := ss.of(func(s *session) bool { return s.Principal == p })
-	for ; len(list) > mostOfOne; list = list[:len(list)-1] {
-		ids = append(ids, list[len(list)-1].ID)
-	}
-	return ids
-}
-
-// of returns the matching sessions, newest first. The caller holds mu.
-func (ss *Sessions) of(match func(*session) bool) (list []Session) {
-	for _, s := range ss.byCookie {
-		if match(s) {
-			list = append(list, s.Session)
-		}
-	}
-	slices.SortFunc(list, func(a, b Session) int { return cmp.Compare(b.ID, a.ID) })
-	return list
 }
 
 // List returns the active sessions, newest first.
 func (ss *Sessions) List() []Session {
 	now := ss.now()
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	return ss.of(func(s *session) bool { return s.over(now) == nil })
+	return ss.open.list(func(s session) bool { return s.over(now) == nil })
 }
 
 // Get returns an active session.
@@ -168,9 +144,7 @@ func (ss *Sessions) Revoke(ctx context.Context, id string, by access.Principal, 
 
 // endDevice ends the sessions of a device and returns their number.
 func (ss *Sessions) endDevice(ctx context.Context, device string, by access.Principal, why string) int {
-	ss.mu.Lock()
-	list := ss.of(func(s *session) bool { return s.Device == device })
-	ss.mu.Unlock()
+	list := ss.open.list(func(s session) bool { return s.Device == device })
 	for _, s := range list {
 		ss.end(ctx, s.ID, by, why)
 	}
@@ -179,19 +153,13 @@ func (ss *Sessions) endDevice(ctx context.Context, device string, by access.Prin
 
 // end ends a session even if journaling fails: a full disk must not keep a session open.
 func (ss *Sessions) end(ctx context.Context, id string, by access.Principal, why string) (Session, bool) {
-	ss.mu.Lock()
-	var found *session
-	for cookie, s := range ss.byCookie {
-		if s.ID == id {
-			found = s
-			delete(ss.byCookie, cookie)
-		}
-	}
-	observers := slices.Clone(ss.observers)
-	ss.mu.Unlock()
-	if found == nil {
+	found, known := ss.open.remove(id)
+	if !known {
 		return Session{}, false
 	}
+	ss.mu.Lock()
+	observers := slices.Clone(ss.observers)
+	ss.mu.Unlock()
 	for _, fn := range observers {
 		fn(found.Session, over(why))
 	}
@@ -211,7 +179,7 @@ func over(why string) *reason.Error {
 }
 
 // over returns the error of a session that has reached a limit, or nil.
-func (s *session) over(now time.Time) *reason.Error {
+func (s session) over(now time.Time) *reason.Error {
 	switch {
 	case !now.Before(s.EndsAt):
 		return over("it reached the maximum of console.session")
@@ -223,29 +191,21 @@ func (s *session) over(now time.Time) *reason.Error {
 
 // held returns the session of a cookie.
 func (ss *Sessions) held(cookie string) (Session, bool) {
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if s := ss.byCookie[digestOf(cookie)]; s != nil {
-		return s.Session, true
-	}
-	return Session{}, false
+	s, known := ss.open.get(digestOf(cookie))
+	return s.Session, known
 }
 
 // find returns the session of a cookie and a secret. It ends a session that has reached a limit.
 func (ss *Sessions) find(ctx context.Context, cookie, secret string) (Session, error) {
-	ss.mu.Lock()
-	s := ss.byCookie[digestOf(cookie)]
-	if s == nil || !s.secret.is(secret) {
-		ss.mu.Unlock()
+	s, known := ss.open.get(digestOf(cookie))
+	if !known || !s.secret.is(secret) {
 		return Session{}, reason.Errorf(reason.Unauthenticated, "the browser has no active session of this console").WithRemedy("Run `palyra console`.")
 	}
-	found, why := s.Session, s.over(ss.now())
-	ss.mu.Unlock()
-	if why != nil {
-		ss.end(ctx, found.ID, found.Principal, tooOld)
+	if why := s.over(ss.now()); why != nil {
+		ss.end(ctx, s.ID, s.Principal, tooOld)
 		return Session{}, why
 	}
-	return found, nil
+	return s.Session, nil
 }
 
 // sweepInterval is how often expired sessions are removed: the streams of an idle page end with its
@@ -268,10 +228,7 @@ func (ss *Sessions) Run(ctx context.Context) error {
 
 func (ss *Sessions) sweep(ctx context.Context) {
 	now := ss.now()
-	ss.mu.Lock()
-	list := ss.of(func(s *session) bool { return s.over(now) != nil })
-	ss.mu.Unlock()
-	for _, s := range list {
+	for _, s := range ss.open.list(func(s session) bool { return s.over(now) != nil }) {
 		ss.end(ctx, s.ID, s.Principal, tooOld)
 	}
 }
@@ -282,11 +239,7 @@ const tooOld = "the session reached its idle or total limit"
 // use records the use of a cookie's session.
 func (ss *Sessions) use(cookie string) {
 	now := ss.now().UTC()
-	ss.mu.Lock()
-	defer ss.mu.Unlock()
-	if s := ss.byCookie[digestOf(cookie)]; s != nil {
-		s.UsedAt, s.IdleAt = now, now.Add(ss.idle)
-	}
+	ss.open.use(digestOf(cookie), now, now.Add(ss.idle))
 }
 
 // caller returns the current caller of a session, and the end time of the session.

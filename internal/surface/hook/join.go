@@ -30,20 +30,16 @@ func (s *Service) Arrive(caller access.Caller, callID, name string, input []byte
 		input = []byte("{}")
 	}
 	digest := digestOf(input)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var found *visit
-	for id, v := range s.visits {
-		if id.callID != callID || id.principal != caller.Principal || !v.announces(name, digest) {
-			continue
+	several := false
+	s.visits.each(func(id visitID, v *visit) {
+		if id.callID == callID && id.principal == caller.Principal && v.announces(name, digest) {
+			several = several || found != nil && found != v
+			found = v
 		}
-		if found != nil && found != v {
-			return nil // two calls have the same id: neither can be identified
-		}
-		found = v
-	}
-	if found == nil {
-		return nil
+	})
+	if found == nil || several {
+		return nil // of two calls with the same id, neither can be identified
 	}
 	return found.arrive()
 }

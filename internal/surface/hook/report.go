@@ -19,9 +19,7 @@ func (s *Service) reported(ctx context.Context, caller access.Caller, a *Agent, 
 		return
 	}
 	report := statement{failed: m.Kind == Failed, digest: digestOf(input), message: m.Message, response: m.Response}
-	s.mu.Lock()
-	v := s.visits[id]
-	s.mu.Unlock()
+	v := s.visits.find(id)
 	sub := call.Submission{Caller: caller, Tool: name, Input: input, Session: m.Session, CallID: m.CallID}
 	switch {
 	case v == nil:

@@ -49,13 +49,9 @@ type Config struct {
 // Service answers the hooks of agents.
 type Service struct {
 	Config
-	mu sync.Mutex
-	// visits has the active and recent calls by the agents' ids; proposals has the same calls by
-	// proposal id.
-	visits    map[visitID]*visit
-	proposals map[string]*visit
-	// order lists the ids, oldest first. The oldest are dropped first.
-	order  []visitID
+	visits openVisits
+
+	mu     sync.Mutex
 	counts Counts
 }
 
@@ -100,9 +96,6 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// mostVisits bounds the visits kept in memory.
-const mostVisits = 20_000
-
 // New returns the service.
 func New(c Config) (*Service, error) {
 	if c.Calls == nil || c.Past == nil || c.Stopping == nil {
@@ -111,7 +104,7 @@ func New(c Config) (*Service, error) {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Service{Config: c, visits: make(map[visitID]*visit), proposals: make(map[string]*visit)}, nil
+	return &Service{Config: c, visits: newVisitsInMemory()}, nil
 }
 
 // Handle processes one message of an agent's hook. limit is how long the agent waits, 0 for
@@ -148,48 +141,21 @@ func (s *Service) ask(ctx context.Context, caller access.Caller, a *Agent, m *Me
 		_, err := canonical.JSON(input)
 		return s.denied(ctx, tool.InputError(err))
 	}
-	v, mine, err := s.enter(id, v)
-	if err != nil {
-		return s.denied(ctx, err)
-	}
-	if !mine { // the same request twice gets one answer
-		return s.wait(ctx, v, v, r, nil, limit)
+	if known, mine := s.visits.enter(id, v); !mine {
+		// An id that was used for a different call or for a call that has ended is refused, because
+		// a report with that id would be ambiguous.
+		if known.tool != v.tool || known.asked != v.asked || closed(known.ended) {
+			return s.denied(ctx, reason.Errorf(reason.InvalidInput, "the call id %q was already used for another call", id.callID).
+				WithRemedy("Use a new id for each call of a session."))
+		}
+		// The same request twice gets one answer.
+		return s.wait(ctx, known, known, r, nil, limit)
 	}
 	v.announce(s.announced(ctx, caller, m))
 	return s.propose(ctx, caller, v, r, call.Submission{
 		Caller: caller, Tool: name, Input: input, Session: m.Session, Run: m.place(), CallID: m.CallID,
 		NoEdit: a.noEdit(r), Reason: m.RequesterReason, ReasonBy: cmp.Or(a.reasonBy, noReason),
 	}, limit)
-}
-
-// enter stores a visit, or returns the active visit with the same id. It refuses an id that was
-// used for a different call or for a call that has ended, because a report with that id would be
-// ambiguous.
-func (s *Service) enter(id visitID, v *visit) (*visit, bool, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	known, ok := s.visits[id]
-	switch {
-	case !ok:
-		s.forgetLocked()
-		s.visits[id], s.order = v, append(s.order, id)
-		return v, true, nil
-	case known.tool != v.tool || known.asked != v.asked || closed(known.ended):
-		return nil, false, reason.Errorf(reason.InvalidInput, "the call id %q was already used for another call", id.callID).
-			WithRemedy("Use a new id for each call of a session.")
-	}
-	return known, false, nil
-}
-
-// forgetLocked drops the oldest visits until another visit fits. A later report of a dropped
-// visit is looked up in the journal.
-func (s *Service) forgetLocked() {
-	for len(s.order) >= mostVisits {
-		v := s.visits[s.order[0]]
-		delete(s.visits, s.order[0])
-		delete(s.proposals, v.id())
-		s.order = s.order[1:]
-	}
 }
 
 // outcome is the result of the pipeline for a call that did not run.
@@ -211,7 +177,7 @@ func (s *Service) propose(ctx context.Context, caller access.Caller, v *visit, r
 		o, err := s.Calls.CallFor(own, sub, resume.Stay{Limit: limitOf(limit), UntilRun: true}, func(e call.Event) {
 			if e.Proposed != nil {
 				// A repeated call joins the visit of the call that is still waiting.
-				of = s.visitOf(e.Proposed.ProposalID, v)
+				of = s.visits.ofProposal(e.Proposed.ProposalID, v)
 				joined <- of
 			}
 			if e.Resolved != nil {
@@ -241,26 +207,13 @@ func (s *Service) propose(ctx context.Context, caller access.Caller, v *visit, r
 	return answer
 }
 
-// visitOf returns the visit of a proposal: own, unless it was proposed before.
-func (s *Service) visitOf(proposal string, own *visit) *visit {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if v, ok := s.proposals[proposal]; ok {
-		return v
-	}
-	s.proposals[proposal] = own
-	return own
-}
-
 // adopt maps the id of a repeated call to the visit that the call joined.
 func (s *Service) adopt(caller access.Caller, repeated, real *visit) {
 	if repeated == real {
 		return
 	}
 	m := repeated.msg
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.visits[visitID{caller.Principal, caller.DeviceID, repeated.agent.Name, m.Session, m.CallID}] = real
+	s.visits.put(visitID{caller.Principal, caller.DeviceID, repeated.agent.Name, m.Session, m.CallID}, real)
 }
 
 // ended records that the pipeline has finished a call.
@@ -344,26 +297,24 @@ func answerText(code reason.Code, message, remedy string) string {
 
 // sessionEnded closes the unreported calls of a session.
 func (s *Service) sessionEnded(of visitID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, v := range s.visits {
-		id.callID, of.callID = "", ""
-		if id == of && v.hasBegun() {
+	of.callID = ""
+	s.visits.each(func(id visitID, v *visit) {
+		if id.callID = ""; id == of && v.hasBegun() {
 			v.leave()
 		}
-	}
+	})
 }
 
 // Counts returns the counters since the start.
 func (s *Service) Counts() Counts {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	c := s.counts
-	for _, v := range s.visits {
+	s.mu.Unlock()
+	s.visits.each(func(_ visitID, v *visit) {
 		if v.hasBegun() && !closed(v.ended) {
 			c.Open++
 		}
-	}
+	})
 	return c
 }
 

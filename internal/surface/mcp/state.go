@@ -44,13 +44,20 @@ const mostStates = 10_000
 // states seals states, each for one use. The key belongs to this process: after a restart all
 // sealed states are invalid.
 type states struct {
-	key []byte
-
-	mu   sync.Mutex
-	used map[string]time.Time
+	key  []byte
+	used usedStates
 }
 
-func newStates(key []byte) *states { return &states{key: key, used: make(map[string]time.Time)} }
+// usedStates holds the used states that have not expired. Several replicas need an implementation
+// that they share.
+type usedStates interface {
+	// use reports whether a nonce is used for the first time. It is atomic.
+	use(nonce string, ends, now time.Time) bool
+}
+
+func newStates(key []byte) *states {
+	return &states{key: key, used: &usedInMemory{ends: make(map[string]time.Time)}}
+}
 
 func (s *states) seal(v *httpRequest, digest string, in *inputs) (string, error) {
 	plain, err := json.Marshal(state{v.owner(), digest, in.approval, in.question, rand.Text(), in.ends})
@@ -83,29 +90,34 @@ func (s *states) open(v *httpRequest, digest, sealed string) (state, error) {
 		return refused("it was issued for another call")
 	case now.After(st.Ends):
 		return refused("it has expired")
-	case !s.use(st.Nonce, st.Ends, now):
+	case !s.used.use(st.Nonce, st.Ends, now):
 		return refused("it was already used")
 	}
 	return st, nil
 }
 
-// use reports whether a nonce is used for the first time.
-func (s *states) use(nonce string, ends, now time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, used := s.used[nonce]; used {
+// usedInMemory is the implementation of usedStates for one process.
+type usedInMemory struct {
+	mu   sync.Mutex
+	ends map[string]time.Time
+}
+
+func (m *usedInMemory) use(nonce string, ends, now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, used := m.ends[nonce]; used {
 		return false
 	}
-	if len(s.used) >= mostStates {
-		for known, end := range s.used {
+	if len(m.ends) >= mostStates {
+		for known, end := range m.ends {
 			if now.After(end) {
-				delete(s.used, known)
+				delete(m.ends, known)
 			}
 		}
-		if len(s.used) >= mostStates {
+		if len(m.ends) >= mostStates {
 			return false // a nonce that cannot be stored is refused
 		}
 	}
-	s.used[nonce] = ends
+	m.ends[nonce] = ends
 	return true
 }

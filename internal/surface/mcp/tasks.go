@@ -46,20 +46,22 @@ type task struct {
 
 	status, says string
 	result       *result
+	// kept is true once the client knows the task.
+	kept bool
 	// done is closed at the end.
 	done chan struct{}
 }
 
-// tasks holds the tasks of this process. Tasks of earlier processes are in the journal.
+// tasks runs calls as tasks. Tasks of earlier processes are in the journal.
 type tasks struct {
 	pipeline Pipeline
-
-	mu      sync.Mutex
-	byID    map[string]*task
-	running sync.WaitGroup
+	open     openTasks
+	running  sync.WaitGroup
+	// mu guards the fields of each task.
+	mu sync.Mutex
 }
 
-func newTasks(p Pipeline) *tasks { return &tasks{pipeline: p, byID: make(map[string]*task)} }
+func newTasks(p Pipeline) *tasks { return &tasks{pipeline: p, open: newTasksInMemory()} }
 
 // taskMessage is a task on the wire: the result that creates one, and the result of tasks/get.
 type taskMessage struct {
@@ -160,41 +162,29 @@ func (ts *tasks) ended(t *task, q *request, o call.Outcome, err error) {
 		t.status = taskCancelled
 	}
 	close(t.done)
-	if t.id == "" || ts.byID[t.id] != t {
-		return
-	}
-	time.AfterFunc(taskKept, func() {
-		ts.mu.Lock()
-		defer ts.mu.Unlock()
-		delete(ts.byID, t.id)
-	})
+	ts.forget(t)
 }
 
 // keep stores a task for its client.
 func (ts *tasks) keep(t *task) error {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
-	n := 0
-	for _, other := range ts.byID {
-		if other.owner == t.owner {
-			n++
-		}
+	if t.id == "" {
+		return reason.Errorf(reason.TimedOut, "the call was not proposed within the client's timeout").WithRemedy("Make the call again.")
 	}
-	if n >= mostTasks {
-		return reason.Errorf(reason.RateLimited, "the client has %d tasks", n).WithRemedy("Cancel some, or wait until they have ended.")
+	if err := ts.open.add(t); err != nil {
+		return err
 	}
-	ts.byID[t.id] = t
+	t.kept = true
+	ts.forget(t)
 	return nil
 }
 
-func (ts *tasks) find(owner, id string) (*task, bool) {
-	ts.mu.Lock()
-	defer ts.mu.Unlock()
-	t, ok := ts.byID[id]
-	if !ok || t.owner != owner {
-		return nil, false
+// forget removes a task later that its client knows and that has ended. The caller holds mu.
+func (ts *tasks) forget(t *task) {
+	if t.kept && t.status != taskWorking {
+		time.AfterFunc(taskKept, func() { ts.open.remove(t) })
 	}
-	return t, true
 }
 
 func (ts *tasks) message(t *task, kind string) *taskMessage {
@@ -212,11 +202,9 @@ func (ts *tasks) message(t *task, kind string) *taskMessage {
 
 // end cancels the running tasks and waits for them. Pending approvals stay pending.
 func (ts *tasks) end() {
-	ts.mu.Lock()
-	for _, t := range ts.byID {
+	for _, t := range ts.open.all() {
 		t.cancel(reason.Errorf(reason.ShuttingDown, "the gateway is stopping"))
 	}
-	ts.mu.Unlock()
 	ts.running.Wait()
 }
 
@@ -254,7 +242,7 @@ func (ts *tasks) getTask(ctx context.Context, p *taskParams) (*taskMessage, erro
 	if v == nil || p == nil {
 		return nil, noTask("")
 	}
-	if t, ok := ts.find(v.owner(), p.TaskID); ok {
+	if t, ok := ts.open.find(v.owner(), p.TaskID); ok {
 		return ts.message(t, complete), nil
 	}
 	return ts.pastTask(ctx, v, p.TaskID)
@@ -290,7 +278,7 @@ func (ts *tasks) cancelTask(ctx context.Context, p *taskParams) (*taskAck, error
 	if v == nil || p == nil {
 		return nil, noTask("")
 	}
-	t, ok := ts.find(v.owner(), p.TaskID)
+	t, ok := ts.open.find(v.owner(), p.TaskID)
 	if !ok {
 		return nil, noTask(p.TaskID)
 	}

@@ -41,13 +41,14 @@ type Calls struct {
 	pipeline Pipeline
 	stopping <-chan struct{}
 
-	mu    sync.Mutex
-	calls map[key][]*heldCall
+	// mu guards the calls and their mutable fields.
+	mu   sync.Mutex
+	open openCalls
 }
 
 // New returns Calls that execute by the pipeline. Once stopping is closed, approvals are not held.
 func New(p Pipeline, stopping <-chan struct{}) *Calls {
-	return &Calls{pipeline: p, stopping: stopping, calls: make(map[key][]*heldCall)}
+	return &Calls{pipeline: p, stopping: stopping, open: callsInMemory{}}
 }
 
 // key identifies a call: a submission with the same key resumes it.
@@ -205,7 +206,7 @@ func (c *Calls) lateCancel(ctx context.Context, v *heldCall) {
 	defer c.mu.Unlock()
 	if !v.attached {
 		v.cancel(cancelReason(ctx))
-		c.removeLocked(v)
+		c.open.remove(v)
 	}
 }
 
@@ -225,7 +226,7 @@ func (c *Calls) arrive(ctx context.Context, s *call.Submission, stay *Stay) (*he
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, v := range c.calls[k] {
+	for _, v := range c.open.of(k) {
 		if !v.attached {
 			v.attachLocked(s.Peer, stay.Immediate)
 			return v, nil
@@ -253,7 +254,7 @@ func (c *Calls) beginLocked(ctx context.Context, k key, s *call.Submission) *hel
 	v.cancel = cancel
 	made := *s
 	made.Hold, made.Peer = func(ctx context.Context) error { return c.hold(ctx, v) }, c.peerOf(v)
-	c.calls[k] = append(c.calls[k], v)
+	c.open.add(v)
 	go func() {
 		defer cancel(nil)
 		outcome, err := c.pipeline.Call(own, made, func(e call.Event) { c.note(v, e) })
@@ -382,7 +383,7 @@ func (c *Calls) keepLocked(v *heldCall) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if !v.attached {
-			c.removeLocked(v)
+			c.open.remove(v)
 		}
 	})
 	c.boundLocked(v.key)
@@ -391,14 +392,9 @@ func (c *Calls) keepLocked(v *heldCall) {
 // boundLocked drops the oldest ended calls of a caller above the bound.
 func (c *Calls) boundLocked(of key) {
 	var ended []*heldCall
-	for k, list := range c.calls {
-		if k.principal != of.principal || k.device != of.device {
-			continue
-		}
-		for _, v := range list {
-			if v.ended && !v.attached {
-				ended = append(ended, v)
-			}
+	for v := range c.open.all() {
+		if v.key.principal == of.principal && v.key.device == of.device && v.ended && !v.attached {
+			ended = append(ended, v)
 		}
 	}
 	if len(ended) <= maxDetached {
@@ -407,7 +403,7 @@ func (c *Calls) boundLocked(of key) {
 	slices.SortFunc(ended, func(a, b *heldCall) int { return strings.Compare(a.proposal, b.proposal) })
 	for _, v := range ended[:len(ended)-maxDetached] {
 		v.forget.Stop()
-		c.removeLocked(v)
+		c.open.remove(v)
 	}
 }
 
@@ -442,11 +438,9 @@ func (c *Calls) Detached() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := 0
-	for _, list := range c.calls {
-		for _, v := range list {
-			if !v.attached {
-				n++
-			}
+	for v := range c.open.all() {
+		if !v.attached {
+			n++
 		}
 	}
 	return n
@@ -455,14 +449,5 @@ func (c *Calls) Detached() int {
 func (c *Calls) remove(v *heldCall) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.removeLocked(v)
-}
-
-func (c *Calls) removeLocked(v *heldCall) {
-	rest := slices.DeleteFunc(c.calls[v.key], func(other *heldCall) bool { return other == v })
-	if len(rest) == 0 {
-		delete(c.calls, v.key)
-		return
-	}
-	c.calls[v.key] = rest
+	c.open.remove(v)
 }
