@@ -15,12 +15,9 @@ import (
 // concurrent use.
 type Schema struct {
 	resolved *jsonschema.Resolved
-	// plain quickly accepts most valid values; nil for a schema that is not plain.
-	plain *plain
-	// effort is the cost of a check; nil for a plain schema.
+	// effort is the cost of a check.
 	effort *effort
-	// document is the schema as JSON, nil if no key can be unknown: plain closed schemas refuse
-	// unknown keys.
+	// document is the schema as JSON.
 	document any
 }
 
@@ -81,35 +78,14 @@ func compileChecked(text []byte, document any, options *jsonschema.ResolveOption
 	if err != nil {
 		return nil, reason.Errorf(reason.InvalidInput, "resolving input schema: %w", err)
 	}
-	top := root
-	if top.Schema == draft2020 {
-		top.Schema = ""
-	}
-	s := &Schema{resolved: resolved, plain: plainOf(&top)}
-	if s.plain == nil {
-		s.effort = (&efforts{root: document, places: map[string]*effort{}}).at("")
-	}
-	if s.plain == nil || !s.plain.refusesUnknown() {
-		s.document = document
-	}
-	return s, nil
+	return &Schema{resolved: resolved, document: document, effort: (&efforts{root: document, places: map[string]*effort{}}).at("")}, nil
 }
 
 // validate checks a decoded value. Its error describes the first fault, with its JSON Pointer.
 func (s *Schema) validate(value any) error {
-	if s.plain != nil && s.plain.fits(value) {
-		return nil
+	if err := s.affordable(value); err != nil {
+		return err
 	}
-	if s.effort != nil {
-		if err := s.affordable(value); err != nil {
-			return err
-		}
-	}
-	return s.validateFully(value)
-}
-
-// validateFully is validate with the library.
-func (s *Schema) validateFully(value any) error {
 	err := s.resolved.Validate(value)
 	if err == nil {
 		return nil
@@ -123,9 +99,6 @@ func (s *Schema) validateFully(value any) error {
 
 // checkKeys refuses keys that another decoder could interpret as different keys.
 func (s *Schema) checkKeys(value any) error {
-	if s.document == nil {
-		return nil
-	}
 	c := &keyChecker{root: s.document, known: map[string]*members{}, left: mostSteps + mostStepsPerValue*valuesIn(value)}
 	if found := c.check(value, []string{""}, ""); found != nil {
 		return found.err()
