@@ -17,6 +17,7 @@ import (
 	"palyra/internal/core/config"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/skill"
 	"palyra/internal/exec/skill/workshop"
 	engine "palyra/internal/exec/wasm"
@@ -40,7 +41,7 @@ func packed(t *testing.T, dir string) *skill.Package {
 }
 
 // calling calls a tool in the way that its manifest specifies.
-func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string, host guest.Host) (guest.Report, error) {
+func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string, host guest.Host) (sandbox.Report, error) {
 	t.Helper()
 	is, ok := p.Manifest.Tool(id)
 	if !ok {
@@ -120,13 +121,13 @@ func TestNewSkillRuns(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "counter")
 	must.Get(workshop.New(dir, "counter", "example.org"))(t)
 	r, p := wasmtest.Runner(t), packed(t, dir)
-	fuel := map[uint64]bool{}
+	fuel := map[int64]bool{}
 	for range 3 {
 		report := must.Get(calling(t, r, p, "count", `{"text": "a b\na"}`, nil))(t)
-		if got := strings.TrimSpace(string(report.Output)); got != `{"lines":2,"words":3,"characters":5,"most":[{"word":"a","times":2},{"word":"b","times":1}]}` {
+		if got := strings.TrimSpace(string(report.Stdout.Head)); got != `{"lines":2,"words":3,"characters":5,"most":[{"word":"a","times":2},{"word":"b","times":1}]}` {
 			t.Errorf("%s", got)
 		}
-		fuel[report.Fuel] = true
+		fuel[report.Usage.Fuel] = true
 	}
 	if len(fuel) != 1 {
 		t.Errorf("the same call used %v of fuel", fuel)
@@ -134,7 +135,7 @@ func TestNewSkillRuns(t *testing.T) {
 	large, err := json.Marshal(map[string]string{"text": strings.Repeat("some words of a text that is long\n", 3000)})
 	must.Do(t, err)
 	if report, err := calling(t, r, p, "count", string(large), nil); err != nil {
-		t.Errorf("100 KB of text: %v, %d of fuel", err, report.Fuel)
+		t.Errorf("100 KB of text: %v, %d of fuel", err, report.Usage.Fuel)
 	}
 }
 
@@ -161,12 +162,12 @@ func TestExamplesRun(t *testing.T) {
 	} {
 		p := packed(t, examples+c.dir)
 		report, err := calling(t, r, p, c.tool, c.input, c.host)
-		got := strings.TrimSpace(string(report.Output))
+		got := strings.TrimSpace(string(report.Stdout.Head))
 		if err != nil {
 			if reason.Of(err) != reason.ToolFailed {
 				t.Errorf("%s: %v", c.dir, err)
 			}
-			got = string(report.Log)
+			got = string(report.Stderr.Head)
 		}
 		if got != c.wants && (err == nil || !strings.Contains(got, c.wants)) {
 			t.Errorf("%s %s gives %q (%v), want %s", c.dir, c.input, got, err, c.wants)

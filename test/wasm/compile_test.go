@@ -61,8 +61,8 @@ func TestCompiledOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for range 8 {
 		group.Go(func() {
-			if got, err := r.Run(t.Context(), call(m, "well")); err != nil || string(got.Output) != "well" {
-				t.Errorf("%q, %v", got.Output, err)
+			if got, err := r.Run(t.Context(), call(m, "well")); err != nil || string(got.Stdout.Head) != "well" {
+				t.Errorf("%q, %v", got.Stdout.Head, err)
 			}
 		})
 	}

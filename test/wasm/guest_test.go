@@ -31,8 +31,8 @@ func TestCommand(t *testing.T) {
 	m := module(t, compiled(t, echo))
 	for range 2 {
 		r := must.Get(w.Run(t.Context(), call(m, `{"a":1}`)))(t)
-		if string(r.Output) != `{"a":1}` || r.Fuel == 0 || r.MemoryBytes != 2<<16 {
-			t.Errorf("%q %+v", r.Output, r)
+		if string(r.Stdout.Head) != `{"a":1}` || r.Usage.Fuel == 0 || r.Usage.PeakMemory != 2<<16 {
+			t.Errorf("%q %+v", r.Stdout.Head, r)
 		}
 		if i := r; len(i.Isolation.Namespaces) < 6 || i.Isolation.Rlimits["as"] != 12<<30 {
 			t.Errorf("isolation %+v", i.Isolation)

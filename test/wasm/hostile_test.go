@@ -5,6 +5,7 @@ package wasm
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/tool"
 	"palyra/internal/exec/wasm/guest"
 	wasmmodule "palyra/internal/exec/wasm/module"
 )
@@ -131,14 +133,14 @@ func TestHostile(t *testing.T) {
 			}
 			r, err := w.Run(t.Context(), order)
 			if reason.Of(err) != c.code || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v (%s), want %q (%s); it logged %.100q", err, reason.Of(err), c.says, c.code, r.Log)
+				t.Errorf("%v (%s), want %q (%s); it logged %.100q", err, reason.Of(err), c.says, c.code, r.Stderr.Head)
 			}
-			if r.MemoryBytes > order.Limits.MemoryBytes {
-				t.Errorf("it got %d bytes of memory, and may have %d", r.MemoryBytes, order.Limits.MemoryBytes)
+			if r.Usage.PeakMemory > order.Limits.MemoryBytes {
+				t.Errorf("it got %d bytes of memory, and may have %d", r.Usage.PeakMemory, order.Limits.MemoryBytes)
 			}
 			after := must.Get(w.Run(t.Context(), call(well, "well")))(t)
-			if string(after.Output) != "well" {
-				t.Errorf("afterwards: %q", after.Output)
+			if string(after.Stdout.Head) != "well" {
+				t.Errorf("afterwards: %q", after.Stdout.Head)
 			}
 		})
 	}
@@ -190,19 +192,19 @@ func TestSameFuel(t *testing.T) {
 		(drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 16)))`)))
 	first := must.Get(w.Run(t.Context(), call(m, "")))(t)
 	for range 100 {
-		if r := must.Get(w.Run(t.Context(), call(m, "")))(t); r.Fuel != first.Fuel || string(r.Output) != string(first.Output) {
-			t.Fatalf("%d and %x, first %d and %x", r.Fuel, r.Output, first.Fuel, first.Output)
+		if r := must.Get(w.Run(t.Context(), call(m, "")))(t); r.Usage.Fuel != first.Usage.Fuel || string(r.Stdout.Head) != string(first.Stdout.Head) {
+			t.Fatalf("%d and %x, first %d and %x", r.Usage.Fuel, r.Stdout.Head, first.Usage.Fuel, first.Stdout.Head)
 		}
 	}
 	other := call(m, "")
 	other.Seed = [32]byte{1}
-	if r := must.Get(w.Run(t.Context(), other))(t); r.Fuel == first.Fuel {
+	if r := must.Get(w.Run(t.Context(), other))(t); r.Usage.Fuel == first.Usage.Fuel {
 		t.Error("another seed gives the same randomness")
 	}
 	real := call(m, "")
 	real.Clock, real.Random = true, true
-	if r := must.Get(w.Run(t.Context(), real))(t); string(r.Output) == string(first.Output) || r.Clock != 1 || r.Random != 1 {
-		t.Errorf("with grants: %x, %+v", r.Output, r)
+	if r := must.Get(w.Run(t.Context(), real))(t); string(r.Stdout.Head) == string(first.Stdout.Head) || !slices.Equal(r.Grants, []tool.GrantUse{{Kind: "clock", Name: "clock", Uses: 1}, {Kind: "random", Name: "random", Uses: 1}}) {
+		t.Errorf("with grants: %x, %+v", r.Stdout.Head, r)
 	}
 }
 
@@ -241,12 +243,12 @@ func TestHandles(t *testing.T) {
 	order := call(m, "x")
 	order.Host = host
 	r := must.Get(w.Run(t.Context(), order))(t)
-	if string(r.Output) != "stored" || strings.Join(host.asked, "; ") != "grant_open[3]notebook; storage_put[5]keyvalue" {
-		t.Errorf("%q after %q", r.Output, host.asked)
+	if string(r.Stdout.Head) != "stored" || strings.Join(host.asked, "; ") != "grant_open[3]notebook; storage_put[5]keyvalue" {
+		t.Errorf("%q after %q", r.Stdout.Head, host.asked)
 	}
 	order.Host = nil
-	if r := must.Get(w.Run(t.Context(), order))(t); string(r.Output) != "not" {
-		t.Errorf("without a host: %q", r.Output)
+	if r := must.Get(w.Run(t.Context(), order))(t); string(r.Stdout.Head) != "not" {
+		t.Errorf("without a host: %q", r.Stdout.Head)
 	}
 	// If a host ends the call, the worker ends; the next call has another worker.
 	order.Host = &answering{do: func(string, []int32, []byte, []byte) (guest.Answer, error) {
@@ -256,8 +258,8 @@ func TestHandles(t *testing.T) {
 		t.Errorf("a host that refuses: %v", err)
 	}
 	order.Host = host
-	if r := must.Get(w.Run(t.Context(), order))(t); string(r.Output) != "stored" {
-		t.Errorf("afterwards: %q", r.Output)
+	if r := must.Get(w.Run(t.Context(), order))(t); string(r.Stdout.Head) != "stored" {
+		t.Errorf("afterwards: %q", r.Stdout.Head)
 	}
 }
 
@@ -273,8 +275,8 @@ func TestManyAtOnce(t *testing.T) {
 			order := call(m, fmt.Sprint("input ", i))
 			order.Owner = fmt.Sprint("user:", i%3)
 			r, err := w.Run(t.Context(), order)
-			if err != nil || string(r.Output) != fmt.Sprint("input ", i) {
-				t.Errorf("%d: %q, %v", i, r.Output, err)
+			if err != nil || string(r.Stdout.Head) != fmt.Sprint("input ", i) {
+				t.Errorf("%d: %q, %v", i, r.Stdout.Head, err)
 			}
 		})
 	}

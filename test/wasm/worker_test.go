@@ -70,8 +70,8 @@ func TestForgedCode(t *testing.T) {
 		t.Helper()
 		again := must.Get(engine.Open(engine.Config{Sandbox: w.tierC, Worker: wasmtest.Worker, Dir: w.dir, Log: slog.New(slog.NewTextHandler(w.log, nil))}))(t)
 		defer again.Close()
-		if r, err := again.Run(t.Context(), call(m, "well")); err != nil || string(r.Output) != "well" {
-			t.Errorf("%s: %q, %v", what, r.Output, err)
+		if r, err := again.Run(t.Context(), call(m, "well")); err != nil || string(r.Stdout.Head) != "well" {
+			t.Errorf("%s: %q, %v", what, r.Stdout.Head, err)
 		}
 	}
 	run("compiled")

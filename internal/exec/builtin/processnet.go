@@ -9,7 +9,6 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
-	"palyra/internal/exec/sandbox"
 )
 
 // networkRules are the operator's rules for the network of programs.
@@ -224,12 +223,4 @@ func (n network) report() tool.Egress {
 		mode = "unrestricted"
 	}
 	return tool.Egress{Mode: mode, Allowed: list(n.hosts), Observed: []tool.Connection{}}
-}
-
-// observed adds the connection attempts of the program.
-func observed(e *tool.Egress, ran sandbox.Report) {
-	if ran.Connections != nil {
-		e.Observed = ran.Connections
-	}
-	e.Missed = ran.ConnectionsMissed
 }

@@ -94,14 +94,6 @@ func list(s []string) []string {
 	return s
 }
 
-// keptSHA256 returns the digest of the kept part of a stream, "" if the stream is complete.
-func keptSHA256(s sandbox.Stream) string {
-	if !s.Truncated {
-		return ""
-	}
-	return s.KeptSHA256
-}
-
 // streamOf encodes both ends of a stream in the same encoding.
 func streamOf(s sandbox.Stream) stream {
 	head := asOutput(s.Head, s.Truncated)

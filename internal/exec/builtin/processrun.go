@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -168,22 +167,10 @@ type outcome struct {
 // report converts the sandbox's report into a tool report.
 func (o outcome) report(ctx context.Context, mode egress.Mode, report tool.Report) tool.Report {
 	ran := o.ran
-	isolation := ran.Isolation
-	report.Isolation = &isolation
-	report.Executor.Backend, report.Executor.Tier = ran.Backend, cmp.Or(string(ran.Tier), report.Executor.Tier)
-	report.Enforcement = ran.Enforcement(mode)
-	observed(&report.Egress, ran)
+	ran.Describe(&report, mode)
 	notes := slices.Concat(unbound(&report.Enforcement, o.changed), violationNotes(ran),
 		egress.Explanations(report.Egress.Observed, report.Egress.Missed, report.Egress.Allowed), quarantineNotes(ran), o.changes.Notes, o.notes)
-	report.Violations, report.ViolationsMissed = ran.Violations, ran.ViolationsMissed
 	report.Changes, report.Files = o.changes.Record, o.changes.Files
-	report.ExitCode, report.Signal, report.Usage = ran.ExitCode, ran.Signal, ran.Usage
-	report.StartedAt, report.FinishedAt = ran.Started.UTC(), ran.Finished.UTC()
-	report.Outputs = tool.Outputs{
-		StdoutSHA256: ran.Stdout.SHA256, StderrSHA256: ran.Stderr.SHA256, StdoutBytes: ran.Stdout.Total, StderrBytes: ran.Stderr.Total,
-		StdoutKeptSHA256: keptSHA256(ran.Stdout), StderrKeptSHA256: keptSHA256(ran.Stderr),
-		Truncated: ran.Stdout.Truncated || ran.Stderr.Truncated,
-	}
 	result := processResult{
 		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
 		Stdout: streamOf(ran.Stdout), Stderr: streamOf(ran.Stderr),

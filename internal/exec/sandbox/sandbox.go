@@ -35,12 +35,14 @@ const (
 	QuotaDisk Quota = "disk"
 )
 
-// Tier is the class of the mechanism. TierB puts limits and filters of the operating system
-// around an ordinary process; TierC gives the program a separate root directory.
+// Tier is the class of the mechanism. TierA runs WebAssembly guests. TierB puts limits and filters
+// of the operating system around an ordinary process; TierC gives the program a separate root
+// directory.
 type Tier string
 
 // The tiers.
 const (
+	TierA Tier = "a"
 	TierB Tier = "b"
 	TierC Tier = "c"
 )
@@ -158,7 +160,8 @@ type Stream struct {
 	Truncated bool
 }
 
-// Report is the result of a run. A non-zero exit code is a result, not an error.
+// Report is the result of a run of a program or of a WebAssembly guest. A non-zero exit code is a
+// result, not an error.
 type Report struct {
 	// ExitCode is nil if the sandbox stopped the program. A program ended by signal N has code
 	// 128+N and its name in Signal.
@@ -170,6 +173,8 @@ type Report struct {
 	Stdout Stream
 	Stderr Stream
 	Usage  tool.Usage
+	// Grants are the uses of a guest's grants that its worker counted.
+	Grants []tool.GrantUse
 	// Layer contains the writes of a CopyOnWrite run, nil for other modes and for programs that
 	// never started. The caller closes it, and must commit it to change the workspace.
 	Layer *overlay.Layer

@@ -301,10 +301,7 @@ func (in *instance) describe(r *tool.Report, since time.Time) {
 			}
 		}
 	}
-	isolation := known.Isolation
-	r.Isolation = &isolation
-	r.Executor.Backend, r.Executor.Tier = known.Backend, string(known.Tier)
-	r.Enforcement = known.Enforcement(egress.Strict)
+	known.DescribeIsolation(r, egress.Strict)
 }
 
 // failed completes a report with an error, including the error response of the server.

@@ -131,7 +131,7 @@ func (t Inline) plan(c guest.Call, m *module.Module) tool.Plan {
 			SandboxProfile: "WebAssembly guest " + digest + ": fuel " + fuel + ", memory " + memory + " bytes, " + c.Limits.Wall.String(),
 			Egress:         []string{egress.Strict.String()},
 		},
-		Facts: tool.Facts{Risk: inlineRisk, EgressMode: egress.Strict.String(), SandboxTier: guest.Tier, SandboxLevel: sandbox.LevelStrict},
+		Facts: tool.Facts{Risk: inlineRisk, EgressMode: egress.Strict.String(), SandboxTier: string(sandbox.TierA), SandboxLevel: sandbox.LevelStrict},
 		Preview: tool.Preview{
 			Summary: "Run a WebAssembly module of " + strconv.Itoa(len(c.Module.Bytes)) + " bytes (" + digest + ") with fuel " + fuel + ". It can compute, but has no access to any resource.",
 			Notes:   []string{strconv.Itoa(m.Functions+len(m.Imports)) + " functions, " + strconv.Itoa(len(m.Imports)) + " of them imported: " + imported(m) + "."},
@@ -157,7 +157,7 @@ func imported(m *module.Module) string {
 // run executes a call that was permitted.
 func (t Inline) run(ctx context.Context, c tool.Call, call guest.Call) tool.Report {
 	report := tool.Report{
-		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.Version, Tier: guest.Tier},
+		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.Version, Tier: string(sandbox.TierA)},
 		Enforcement: tool.Unenforced(),
 		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}}, StartedAt: time.Now().UTC(),
 	}
@@ -167,9 +167,9 @@ func (t Inline) run(ctx context.Context, c tool.Call, call guest.Call) tool.Repo
 	}
 	call.Seed = sha256.Sum256([]byte(digest))
 	ran, err := t.Guests.Run(ctx, call)
-	ran.Describe(&report)
+	ran.Describe(&report, egress.Strict)
 	if err != nil {
-		return report.Fail(ctx, ran.WithLog(err))
+		return report.Fail(ctx, guest.WithLog(err, ran.Stderr.Head))
 	}
 	if report.Result, err = canonical.Marshal(result(ran)); err != nil {
 		return report.Fail(ctx, err)
@@ -183,12 +183,12 @@ func (t Inline) run(ctx context.Context, c tool.Call, call guest.Call) tool.Repo
 type outcome struct {
 	Output any    `json:"output"`
 	Log    string `json:"log,omitempty"`
-	Fuel   uint64 `json:"fuel"`
+	Fuel   int64  `json:"fuel"`
 }
 
-func result(ran guest.Report) outcome {
-	o := outcome{Output: strings.ToValidUTF8(string(ran.Output), "\uFFFD"), Log: strings.ToValidUTF8(string(ran.Log), "\uFFFD"), Fuel: ran.Fuel}
-	if text, err := canonical.JSON(ran.Output); err == nil {
+func result(ran sandbox.Report) outcome {
+	o := outcome{Output: strings.ToValidUTF8(string(ran.Stdout.Head), "\uFFFD"), Log: strings.ToValidUTF8(string(ran.Stderr.Head), "\uFFFD"), Fuel: ran.Usage.Fuel}
+	if text, err := canonical.JSON(ran.Stdout.Head); err == nil {
 		o.Output = json.RawMessage(text)
 	}
 	return o

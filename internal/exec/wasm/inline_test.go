@@ -13,6 +13,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
+	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/wasm/guest"
 	"palyra/internal/exec/wasm/module"
 )
@@ -23,9 +24,9 @@ var smallest = []byte("\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x
 // noting records its calls.
 type noting struct{ calls []guest.Call }
 
-func (n *noting) Run(_ context.Context, c guest.Call) (guest.Report, error) {
+func (n *noting) Run(_ context.Context, c guest.Call) (sandbox.Report, error) {
 	n.calls = append(n.calls, c)
-	return guest.Report{Output: []byte(`{"b":1,"a":2}`), Fuel: 7}, nil
+	return sandbox.Report{Stdout: sandbox.Stream{Head: []byte(`{"b":1,"a":2}`)}, Usage: tool.Usage{Fuel: 7}}, nil
 }
 
 func inlineOf(n *noting) Inline {

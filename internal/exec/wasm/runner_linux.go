@@ -11,8 +11,9 @@ import (
 	"time"
 
 	"palyra/internal/core/reason"
-	"palyra/internal/egress"
+	"palyra/internal/core/tool"
 	"palyra/internal/exec/program/command"
+	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/wasm/guest"
 	"palyra/internal/exec/wasm/module"
 	"palyra/internal/exec/wasm/wire"
@@ -173,27 +174,27 @@ func running(owner string, l guest.Limits) job {
 func workerTime(l guest.Limits) time.Duration { return workerSpan + max(l.Wall, 0) + 2*grace }
 
 // Run makes one call. It returns a report even if the guest did not finish.
-func (r *Runner) Run(ctx context.Context, c guest.Call) (guest.Report, error) {
+func (r *Runner) Run(ctx context.Context, c guest.Call) (sandbox.Report, error) {
 	if c.Limits.Wall <= 0 || c.Limits.Output <= 0 || c.Limits.Fuel == 0 {
-		return guest.Report{}, reason.Errorf(reason.Internal, "a guest must have limits")
+		return sandbox.Report{}, reason.Errorf(reason.Internal, "a guest must have limits")
 	}
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	case <-ctx.Done():
-		return guest.Report{}, left(ctx)
+		return sandbox.Report{}, left(ctx)
 	}
 	w, err := r.workerFor(ctx, c)
 	if err != nil {
-		return guest.Report{}, err
+		return sandbox.Report{}, err
 	}
 	first := w.span == 0
-	t := talk{worker: w, call: c, report: guest.Report{Started: time.Now()}}
+	t := talk{worker: w, call: c, report: w.underway.Report}
+	t.report.Tier, t.report.Backend, t.report.Started = sandbox.TierA, w.engine+" in "+t.report.Backend, time.Now()
 	err = t.run(ctx)
-	worker := w.underway.Report
-	t.report.Finished, t.report.Backend = time.Now(), w.engine+" in "+worker.Backend
-	t.report.Isolation, t.report.Enforcement = worker.Isolation, worker.Enforcement(egress.Strict)
-	w.span += t.report.Finished.Sub(t.report.Started)
+	t.report.Finished = time.Now()
+	t.report.Usage.Wall = t.report.Finished.Sub(t.report.Started)
+	w.span += t.report.Usage.Wall
 	if t.over || t.spent || w.span > workerSpan {
 		w.kill()
 	} else {
@@ -264,7 +265,8 @@ func (w *worker) load(ctx context.Context, on wire.Features, code *os.File) erro
 type talk struct {
 	worker *worker
 	call   guest.Call
-	report guest.Report
+	// report is the worker's isolation and the result of the call.
+	report sandbox.Report
 	// over reports that the worker was or must be killed. spent reports that it must not be
 	// reused.
 	over, spent bool
@@ -316,8 +318,13 @@ func (t *talk) done(f wire.Frame) error {
 	if err != nil {
 		return t.lost(err)
 	}
-	t.report.Output, t.report.Log = f.Body[:end.Result:end.Result], f.Body[end.Result:]
-	t.report.Fuel, t.report.MemoryBytes, t.report.Clock, t.report.Random = end.Fuel, end.MemoryBytes, end.Clock, end.Random
+	t.report.Stdout.Head, t.report.Stderr.Head = f.Body[:end.Result:end.Result], f.Body[end.Result:]
+	t.report.Usage.Fuel, t.report.Usage.PeakMemory = int64(end.Fuel), end.MemoryBytes
+	for _, use := range []tool.GrantUse{{Kind: "clock", Name: "clock", Uses: end.Clock}, {Kind: "random", Name: "random", Uses: end.Random}} {
+		if use.Uses > 0 {
+			t.report.Grants = append(t.report.Grants, use)
+		}
+	}
 	return ended
 }
 

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/wasm/guest"
 )
 
@@ -17,8 +18,8 @@ type Runner struct{}
 func Open(Config) (*Runner, error) { return nil, missing() }
 
 // Run refuses every call.
-func (*Runner) Run(context.Context, guest.Call) (guest.Report, error) {
-	return guest.Report{}, missing()
+func (*Runner) Run(context.Context, guest.Call) (sandbox.Report, error) {
+	return sandbox.Report{}, missing()
 }
 
 // Prepare refuses every module.

@@ -100,8 +100,8 @@ func (y *tally) run(t *testing.T, r *engine.Runner, m *subject) {
 		return
 	case err != nil:
 		t.Errorf("%s:%d: %v", m.script.name, m.line, err)
-	case len(got.Output) > 0:
-		c := d.asserted[len(got.Output)-1]
+	case len(got.Stdout.Head) > 0:
+		c := d.asserted[len(got.Stdout.Head)-1]
 		t.Errorf("%s:%d: %s of %s(%s) is not %s", m.script.name, c.Line, c.Type, c.Action.Field, texts(c.Action.Args), texts(c.Expected))
 	}
 	y.add("modules", 1)

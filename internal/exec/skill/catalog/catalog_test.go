@@ -15,6 +15,7 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
+	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/skill"
 	"palyra/internal/exec/skill/catalog"
 	"palyra/internal/exec/skill/catalog/catalogtest"
@@ -28,7 +29,7 @@ const smallest = "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x0
 type world struct {
 	t       *testing.T
 	storage catalogtest.Memory
-	guest   func(h guest.Host, c guest.Call) (guest.Report, error)
+	guest   func(h guest.Host, c guest.Call) (sandbox.Report, error)
 	calls   []guest.Call
 	// fetched are the grants of the requests.
 	fetched []egress.Reach
@@ -67,8 +68,8 @@ func newWorld(t *testing.T, capabilities string) *world {
 	w := &world{t: t, secrets: map[string]string{"global/api": "a value of the vault", "own/key": "another value"}, answer: tool.Report{Outcome: tool.Succeeded, Result: json.RawMessage(`{"status":200}`)}}
 	m := must.Get(skill.ParseManifest([]byte(manifest + capabilities)))(t)
 	w.pkg = &skill.Package{Manifest: m, Modules: map[string][]byte{"modules/m.wasm": []byte(smallest)}, Digest: "sha256:one"}
-	w.guest = func(guest.Host, guest.Call) (guest.Report, error) {
-		return guest.Report{Output: []byte(`{"n": 1}`)}, nil
+	w.guest = func(guest.Host, guest.Call) (sandbox.Report, error) {
+		return sandbox.Report{Stdout: sandbox.Stream{Head: []byte(`{"n": 1}`)}}, nil
 	}
 	w.config = catalog.Config{
 		Packages: w, Guests: w, Ready: func() error { return w.broken },
@@ -80,7 +81,7 @@ func newWorld(t *testing.T, capabilities string) *world {
 
 func (w *world) Load(context.Context, string, string) (*skill.Package, error) { return w.pkg, nil }
 
-func (w *world) Run(_ context.Context, c guest.Call) (guest.Report, error) {
+func (w *world) Run(_ context.Context, c guest.Call) (sandbox.Report, error) {
 	w.calls = append(w.calls, c)
 	return w.guest(c.Host, c)
 }
@@ -134,12 +135,12 @@ func (w *world) run(who access.Caller) tool.Report {
 
 // asking makes the guest send requests, and do checks the answers.
 func (w *world) asking(do func(ask func(function string, numbers []int32, first, second string) (int32, string))) {
-	w.guest = func(h guest.Host, _ guest.Call) (guest.Report, error) {
+	w.guest = func(h guest.Host, _ guest.Call) (sandbox.Report, error) {
 		do(func(function string, numbers []int32, first, second string) (int32, string) {
 			a := must.Get(h.Answer(w.t.Context(), function, numbers, []byte(first), []byte(second)))(w.t)
 			return a.Value, string(a.Result)
 		})
-		return guest.Report{Output: []byte(`{"n": 1}`)}, nil
+		return sandbox.Report{Stdout: sandbox.Stream{Head: []byte(`{"n": 1}`)}}, nil
 	}
 }
 
@@ -349,7 +350,7 @@ func TestSecretRead(t *testing.T) {
 	w := newWorld(t, `secrets = [{name = "api", use = "read"}]`)
 	value := w.secrets["global/api"]
 	spent, read := false, true
-	w.guest = func(h guest.Host, _ guest.Call) (guest.Report, error) {
+	w.guest = func(h guest.Host, _ guest.Call) (sandbox.Report, error) {
 		if read {
 			open := must.Get(h.Answer(t.Context(), "grant_open", []int32{2}, []byte("api"), nil))(t)
 			a := must.Get(h.Answer(t.Context(), "secret_read", []int32{open.Value}, nil, nil))(t)
@@ -358,7 +359,7 @@ func TestSecretRead(t *testing.T) {
 			}
 			spent = a.Spent
 		}
-		return guest.Report{Output: fmt.Appendf(nil, `{"n": 1, "text": %q}`, value), Log: []byte("I have " + value)}, nil
+		return sandbox.Report{Stdout: sandbox.Stream{Head: fmt.Appendf(nil, `{"n": 1, "text": %q}`, value)}, Stderr: sandbox.Stream{Head: []byte("I have " + value)}}, nil
 	}
 	var logged string
 	run := func() tool.Report {
@@ -387,8 +388,8 @@ func TestResults(t *testing.T) {
 		``:                           "not JSON",
 	} {
 		w := newWorld(t, "")
-		w.guest = func(guest.Host, guest.Call) (guest.Report, error) {
-			return guest.Report{Output: []byte(output), Log: []byte("my last words")}, nil
+		w.guest = func(guest.Host, guest.Call) (sandbox.Report, error) {
+			return sandbox.Report{Stdout: sandbox.Stream{Head: []byte(output)}, Stderr: sandbox.Stream{Head: []byte("my last words")}}, nil
 		}
 		r := w.run(ann)
 		switch {
@@ -399,8 +400,8 @@ func TestResults(t *testing.T) {
 		}
 	}
 	w := newWorld(t, "")
-	w.guest = func(guest.Host, guest.Call) (guest.Report, error) {
-		return guest.Report{Fuel: 500}, reason.Errorf(reason.QuotaExceeded, "fuel: the guest used all")
+	w.guest = func(guest.Host, guest.Call) (sandbox.Report, error) {
+		return sandbox.Report{Usage: tool.Usage{Fuel: 500}}, reason.Errorf(reason.QuotaExceeded, "fuel: the guest used all")
 	}
 	if r := w.run(ann); r.Reason != string(reason.QuotaExceeded) {
 		t.Errorf("%+v", r)
@@ -411,14 +412,14 @@ func TestResults(t *testing.T) {
 func TestEndlessRequests(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "")
-	w.guest = func(h guest.Host, _ guest.Call) (guest.Report, error) {
+	w.guest = func(h guest.Host, _ guest.Call) (sandbox.Report, error) {
 		for range 2_000_000 {
 			if _, err := h.Answer(t.Context(), "grant_count", []int32{1}, nil, nil); err != nil {
-				return guest.Report{}, err
+				return sandbox.Report{}, err
 			}
 		}
 		t.Error("it asks for ever")
-		return guest.Report{}, nil
+		return sandbox.Report{}, nil
 	}
 	if r := w.run(ann); r.Reason != string(reason.QuotaExceeded) {
 		t.Errorf("%+v", r)

@@ -14,14 +14,13 @@ import (
 	"palyra/internal/exec/skill"
 )
 
-// Kinds of grants, as guests and attestations name them.
+// Kinds of grants, as guests and attestations name them. The worker counts the kinds clock and
+// random.
 const (
 	kindHTTP    = "http"
 	kindSecret  = "secret"
 	kindStorage = "storage"
 	kindChannel = "channel"
-	kindClock   = "clock"
-	kindRandom  = "random"
 )
 
 // kinds maps the numbers of the handle interface to kinds.

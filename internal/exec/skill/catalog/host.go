@@ -332,14 +332,8 @@ func (h *host) note(kind, name string, uses, no int) {
 }
 
 // usesOf returns all uses of a call, including the ones that the worker counted.
-func (h *host) usesOf(ran guest.Report) []tool.GrantUse {
-	list := slices.Clone(h.noted)
-	if ran.Clock > 0 {
-		list = append(list, tool.GrantUse{Kind: kindClock, Name: kindClock, Uses: ran.Clock})
-	}
-	if ran.Random > 0 {
-		list = append(list, tool.GrantUse{Kind: kindRandom, Name: kindRandom, Uses: ran.Random})
-	}
+func (h *host) usesOf(counted []tool.GrantUse) []tool.GrantUse {
+	list := slices.Concat(h.noted, counted)
 	slices.SortStableFunc(list, func(a, b tool.GrantUse) int {
 		if c := strings.Compare(a.Kind, b.Kind); c != 0 {
 			return c

@@ -83,7 +83,7 @@ func (t Tool) plan(m prepared) tool.Plan {
 		Binding: tool.Binding{SandboxProfile: profile, Environment: g.environment(), Egress: g.hosts()},
 		Facts: tool.Facts{
 			Risk: t.is.RiskOf(), EgressMode: egress.Strict.String(), EgressHosts: g.hosts(), Secrets: g.secretNames(),
-			SandboxTier: guest.Tier, SandboxLevel: sandbox.LevelStrict,
+			SandboxTier: string(sandbox.TierA), SandboxLevel: sandbox.LevelStrict,
 		},
 		Preview: tool.Preview{
 			Summary: fmt.Sprintf("Run %s, a tool of the skill %s %s by %s, with fuel %d.", t.is.ID, t.skill.ID, t.skill.Version, t.skill.Publisher, c.Limits.Fuel),

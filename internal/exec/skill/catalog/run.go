@@ -13,6 +13,7 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
+	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/wasm/guest"
 )
 
@@ -20,7 +21,7 @@ import (
 func (t Tool) run(ctx context.Context, c tool.Call, m prepared) tool.Report {
 	call := m.call
 	report := tool.Report{
-		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.use.Version, Tier: guest.Tier},
+		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.use.Version, Tier: string(sandbox.TierA)},
 		Enforcement: tool.Unenforced(),
 		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}}, StartedAt: time.Now().UTC(),
 	}
@@ -33,36 +34,36 @@ func (t Tool) run(ctx context.Context, c tool.Call, m prepared) tool.Report {
 	defer h.close()
 	call.Host = h
 	ran, err := t.use.Guests.Run(ctx, call)
-	ran.Describe(&report)
-	report.Grants = h.usesOf(ran)
+	ran.Describe(&report, egress.Strict)
+	report.Grants = h.usesOf(ran.Grants)
 	report.Egress = tool.Egress{Mode: report.Egress.Mode, Allowed: canonical.List(m.grants.hosts()), Observed: canonical.List(h.connections), Missed: h.missed}
-	ran.Log = append(ran.Log, h.log...)
+	ran.Stderr.Head = append(ran.Stderr.Head, h.log...)
 	written(&report, ran)
 	if scrubErr := h.scrub(&ran, &report); scrubErr != nil {
 		return report.Fail(ctx, scrubErr)
 	}
-	if c.Output != nil && len(ran.Log) > 0 {
-		c.Output("stderr", ran.Log)
+	if c.Output != nil && len(ran.Stderr.Head) > 0 {
+		c.Output("stderr", ran.Stderr.Head)
 	}
 	if err != nil {
-		return report.Fail(ctx, ran.WithLog(err))
+		return report.Fail(ctx, guest.WithLog(err, ran.Stderr.Head))
 	}
-	if report.Result, err = t.result(ran.Output); err != nil {
+	if report.Result, err = t.result(ran.Stdout.Head); err != nil {
 		report.Result = nil
-		return report.Fail(ctx, ran.WithLog(err))
+		return report.Fail(ctx, guest.WithLog(err, ran.Stderr.Head))
 	}
 	report.Outcome = tool.Succeeded
 	return report.Finish()
 }
 
 // written records the digests of the guest's output.
-func written(r *tool.Report, ran guest.Report) {
-	r.Outputs.StdoutBytes, r.Outputs.StderrBytes = int64(len(ran.Output)), int64(len(ran.Log))
-	if len(ran.Output) > 0 {
-		r.Outputs.StdoutSHA256 = canonical.Digest(ran.Output)
+func written(r *tool.Report, ran sandbox.Report) {
+	r.Outputs.StdoutBytes, r.Outputs.StderrBytes = int64(len(ran.Stdout.Head)), int64(len(ran.Stderr.Head))
+	if len(ran.Stdout.Head) > 0 {
+		r.Outputs.StdoutSHA256 = canonical.Digest(ran.Stdout.Head)
 	}
-	if len(ran.Log) > 0 {
-		r.Outputs.StderrSHA256 = canonical.Digest(ran.Log)
+	if len(ran.Stderr.Head) > 0 {
+		r.Outputs.StderrSHA256 = canonical.Digest(ran.Stderr.Head)
 	}
 }
 
@@ -87,17 +88,17 @@ func (t Tool) result(output []byte) (json.RawMessage, error) {
 }
 
 // scrub removes the secrets that the guest read from its output.
-func (h *host) scrub(ran *guest.Report, to *tool.Report) error {
+func (h *host) scrub(ran *sandbox.Report, to *tool.Report) error {
 	if len(h.values) == 0 {
 		return nil
 	}
 	known, err := seen(h.values)
 	if err != nil {
-		ran.Output, ran.Log = nil, nil
+		ran.Stdout.Head, ran.Stderr.Head = nil, nil
 		return err
 	}
 	defer known.Wipe()
-	for _, text := range []*[]byte{&ran.Output, &ran.Log} {
+	for _, text := range []*[]byte{&ran.Stdout.Head, &ran.Stderr.Head} {
 		clean := known.Text(string(*text))
 		if clean != string(*text) {
 			to.Outputs.Redactions = slices.Sorted(maps.Keys(h.values))

@@ -192,7 +192,7 @@ func (s *Service) install(ctx context.Context, call tool.Call, r declared.Resolu
 	defer s.lend(call, &c)()
 	ran, err := s.run(ctx, c, dir, call.Proposal.Caller.Principal.String(), call.Output)
 	defer closeLayer(ran)
-	describe(&report, ran)
+	ran.Describe(&report, egress.Strict)
 	if err != nil {
 		return report.Fail(ctx, err)
 	}
@@ -276,25 +276,4 @@ func (s *Service) place(server string, made Installed, dir string) error {
 		}
 	}
 	return write(at+".json", made)
-}
-
-// describe copies the sandbox's report into a tool report.
-func describe(r *tool.Report, ran sandbox.Report) {
-	if ran.Started.IsZero() {
-		return
-	}
-	isolation := ran.Isolation
-	r.Isolation = &isolation
-	r.Executor.Backend = ran.Backend
-	r.Enforcement = ran.Enforcement(egress.Strict)
-	r.Egress.Observed, r.Egress.Missed = append([]tool.Connection{}, ran.Connections...), ran.ConnectionsMissed
-	r.Violations, r.ViolationsMissed = ran.Violations, ran.ViolationsMissed
-	r.ExitCode, r.Signal, r.Usage, r.StartedAt = ran.ExitCode, ran.Signal, ran.Usage, ran.Started.UTC()
-	r.Outputs = tool.Outputs{
-		StdoutSHA256: ran.Stdout.SHA256, StderrSHA256: ran.Stderr.SHA256, StdoutBytes: ran.Stdout.Total, StderrBytes: ran.Stderr.Total,
-		Truncated: ran.Stdout.Truncated || ran.Stderr.Truncated,
-	}
-	if r.Outputs.Truncated {
-		r.Outputs.StdoutKeptSHA256, r.Outputs.StderrKeptSHA256 = ran.Stdout.KeptSHA256, ran.Stderr.KeptSHA256
-	}
 }

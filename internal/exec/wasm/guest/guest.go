@@ -1,6 +1,6 @@
-// Package guest defines the types of Tier A: the call of a WebAssembly guest, the host that
-// answers the guest's requests, and the report of the call. The implementation is in other
-// packages, which only the daemon imports.
+// Package guest defines the types of Tier A: the call of a WebAssembly guest, and the host that
+// answers the guest's requests. The implementation is in other packages, which only the daemon
+// imports.
 //
 // The package is separate from the engine because package catalog plans the tools of skills and
 // must not import an executor.
@@ -13,18 +13,16 @@ import (
 	"time"
 
 	"palyra/internal/core/reason"
-	"palyra/internal/core/tool"
+	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/wasm/module"
 	"palyra/internal/exec/wasm/wire"
 )
 
-// Tier is the name of Tier A in facts and attestations.
-const Tier = "a"
-
 // Runner runs guests.
 type Runner interface {
-	// Run makes one call. It returns a report even if the guest did not finish.
-	Run(context.Context, Call) (Report, error)
+	// Run makes one call. It returns a report even if the guest did not finish. Stdout.Head is the
+	// guest's result and Stderr.Head its log, both without digests.
+	Run(context.Context, Call) (sandbox.Report, error)
 }
 
 // Module is a module that passed module.Check.
@@ -85,46 +83,16 @@ type Host interface {
 	Answer(ctx context.Context, function string, numbers []int32, first, second []byte) (Answer, error)
 }
 
-// Report is the result of a call.
-type Report struct {
-	// Output is the result and Log the standard error.
-	Output, Log []byte
-	// Fuel is the used fuel, as reported by the worker. MemoryBytes is the final size of the
-	// guest's memory. Clock and Random count the uses of the real clock and randomness.
-	Fuel        uint64
-	MemoryBytes int64
-	Clock       int
-	Random      int
-	// Backend names the engine and the isolation of its worker, each with its version.
-	Backend string
-	// Isolation is the isolation of the worker, as verified at its start.
-	Isolation   tool.Isolation
-	Enforcement tool.Enforcement
-	Started     time.Time
-	Finished    time.Time
-}
-
-// Describe adds the worker and the resources used by the guest to the report of a call.
-func (r Report) Describe(to *tool.Report) {
-	if r.Started.IsZero() {
-		return
-	}
-	isolation := r.Isolation
-	to.Isolation, to.Enforcement, to.Executor.Backend = &isolation, r.Enforcement, r.Backend
-	to.Usage = tool.Usage{Wall: r.Finished.Sub(r.Started), PeakMemory: r.MemoryBytes, Fuel: int64(r.Fuel)}
-	to.StartedAt = r.Started.UTC()
-}
-
 // mostLogged is the maximum size of the log excerpt in an error.
 const mostLogged = 2000
 
-// WithLog adds the end of the guest's standard error, where programs usually explain a failure,
-// to the error of a failed guest.
-func (r Report) WithLog(err error) error {
+// WithLog adds the end of the guest's log, where programs usually explain a failure, to the error of
+// a failed guest.
+func WithLog(err error, log []byte) error {
 	var known *reason.Error
-	if len(r.Log) == 0 || !errors.As(err, &known) || known.Code != reason.ToolFailed {
+	if len(log) == 0 || !errors.As(err, &known) || known.Code != reason.ToolFailed {
 		return err
 	}
-	logged := strings.ToValidUTF8(string(r.Log[max(0, len(r.Log)-mostLogged):]), "\uFFFD")
+	logged := strings.ToValidUTF8(string(log[max(0, len(log)-mostLogged):]), "\uFFFD")
 	return reason.Errorf(known.Code, "%s; it logged: %s", known.Message, strings.TrimSpace(logged)).WithRemedy("%s", known.NextStep())
 }
