@@ -1,7 +1,7 @@
 // Package edit replaces files of other programs and users: the settings of agents and the gateway's
 // own configuration. A file is written to a temporary file in the same directory and renamed, with
 // its mode and owner. It refuses a link that leads out of the allowed root, and a file that changed
-// since it was read.
+// since it was read. Records of the original files let their changes be undone.
 package edit
 
 import (
@@ -147,17 +147,7 @@ func (f *File) Write(text []byte, mode fs.FileMode) error {
 	if err != nil {
 		return cannotWrite(f.Path, err)
 	}
-	_, err = temporary.Write(text)
-	if err == nil && f.info != nil {
-		err = keyfile.KeepOwner(temporary, f.info)
-	}
-	if err == nil {
-		err = temporary.Chmod(mode) // after the owner, because changing it clears bits
-	}
-	if err == nil {
-		err = temporary.Sync()
-	}
-	if err = errors.Join(err, temporary.Close()); err == nil {
+	if err = Fill(temporary, text, f.info, mode); err == nil {
 		// The file is checked again at the end, so that only the rename itself can race.
 		if err = f.unchanged(); err == nil {
 			err = os.Rename(temporary.Name(), f.Path)
@@ -170,6 +160,22 @@ func (f *File) Write(text []byte, mode fs.FileMode) error {
 		return err
 	}
 	return f.load()
+}
+
+// Fill durably writes a new file with the given mode and closes it. The file gets the owner of
+// the file that it is to replace, nil for none.
+func Fill(file *os.File, text []byte, replaced fs.FileInfo, mode fs.FileMode) error {
+	_, err := file.Write(text)
+	if err == nil && replaced != nil {
+		err = keyfile.KeepOwner(file, replaced)
+	}
+	if err == nil {
+		err = file.Chmod(mode) // after the owner, because changing it clears bits
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	return errors.Join(err, file.Close())
 }
 
 // tempMark occurs in the names of temporary files.

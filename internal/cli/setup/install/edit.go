@@ -22,8 +22,6 @@ type Edit struct {
 	Owner string
 	// File is the file before the change.
 	File *edit.File
-	// Root is the directory that must contain the file.
-	Root string
 	// After is the new content.
 	After []byte
 	// Mode is the new permissions, 0 to keep them.
@@ -46,7 +44,7 @@ func Begin(owner, path, root string) (*Edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Edit{Owner: owner, File: f, Root: root, After: bytes.Clone(f.Text)}, nil
+	return &Edit{Owner: owner, File: f, After: bytes.Clone(f.Text)}, nil
 }
 
 // cannotEdit returns an error with the file, and the position in it that the edit reports.
@@ -149,25 +147,21 @@ func (b *Book) Apply(e *Edit) error {
 
 // note records a planned change of a file.
 func (b *Book) note(e *Edit) {
-	now, is := "", canonical.Digest(e.After)
-	if e.File.Exists() {
-		now = canonical.Digest(e.File.Text)
-	}
+	now := e.File.Original(e.After)
 	i := slices.IndexFunc(b.Files, func(c Change) bool { return c.Path == e.File.Path })
 	if i < 0 {
-		c := Change{Path: e.File.Path, Root: e.Root, Owner: e.Owner, Whole: e.Whole, Existed: e.File.Exists(), Before: e.File.Text, Mode: e.File.Mode(), Was: now, Is: is, Entries: e.Entries}
-		b.Files = append(b.Files, c)
+		b.Files = append(b.Files, Change{Original: now, Owner: e.Owner, Whole: e.Whole, Entries: e.Entries})
 		return
 	}
 	c := &b.Files[i]
-	switch now {
+	switch now.Was {
 	case c.Is:
 	case c.Was: // recorded, but not done
 		c.Entries = nil
 	default:
 		c.Edited = true
 	}
-	c.Is = is
+	c.Is = now.Is
 	for _, entry := range e.Entries {
 		j := slices.IndexFunc(c.Entries, func(o Entry) bool {
 			return slices.Equal(o.Keys, entry.Keys) && o.List == entry.List && (!o.List || o.Digest == entry.Digest || o.Mark != "" && o.Mark == entry.Mark)
@@ -226,24 +220,20 @@ const (
 
 // undo puts a file back.
 func (c Change) undo() (How, error) {
-	if err := edit.Sweep(c.Path); err != nil {
-		return "", err
-	}
-	f, err := edit.Read(c.Path, c.Root)
+	f, err := c.Read()
 	if err != nil {
 		return "", err
 	}
-	switch now := canonical.Digest(f.Text); {
+	edited := c.Edited || c.Original.Edited(f)
+	switch {
 	case !f.Exists() || !c.Existed && f.Exists() && len(f.Text) == 0:
 		return Removed, f.Remove()
-	case c.Existed && now == c.Was && !c.Edited:
-		return Restored, c.mode(f, c.Before)
-	case !c.Existed && (c.Whole || now == c.Is && !c.Edited):
+	case !c.Existed && (c.Whole || !edited):
 		return Removed, f.Remove()
-	case now == c.Is && !c.Edited:
-		return Restored, f.Write(c.Before, c.Mode)
+	case !edited:
+		return Restored, c.Restore(f)
 	}
-	text := f.Text
+	text, how := f.Text, Cleaned
 	for _, entry := range slices.Backward(c.Entries) {
 		if text, err = takeOut(text, entry); err != nil {
 			return "", fmt.Errorf("taking Palyra's entries out of %s: %w", c.Path, err)
@@ -253,17 +243,12 @@ func (c Change) undo() (How, error) {
 	case !c.Existed && isBlank(text):
 		return Removed, f.Remove()
 	case bytes.Equal(text, f.Text):
-		return Untouched, c.mode(f, text)
+		how = Untouched
+		if !c.Existed || f.Mode() == c.Mode {
+			return how, nil
+		}
 	}
-	return Cleaned, f.Write(text, c.Mode)
-}
-
-// mode restores the previous mode of a file whose text is already restored.
-func (c Change) mode(f *edit.File, text []byte) error {
-	if !c.Existed || f.Mode() == c.Mode {
-		return nil
-	}
-	return f.Write(text, c.Mode)
+	return how, f.Write(text, c.Mode)
 }
 
 // isBlank reports whether a file has no content.

@@ -5,7 +5,6 @@
 package install
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"palyra/internal/agent/edit"
 	"palyra/internal/agent/files"
 	"palyra/internal/core/filelock"
 	"palyra/internal/core/reason"
@@ -77,19 +77,9 @@ type Service struct {
 
 // Change is a change of a file.
 type Change struct {
-	// Path is the resolved path of the file, which must be below Root.
-	Path string `json:"path"`
-	Root string `json:"root"`
+	edit.Original
 	// Owner is the purpose of the change.
 	Owner string `json:"owner"`
-	// Existed is true if the file existed before the change, with the content Before and the mode
-	// Mode.
-	Existed bool        `json:"existed"`
-	Before  []byte      `json:"before,omitempty"`
-	Mode    fs.FileMode `json:"mode,omitempty"`
-	// Was and Is are the digests of the file before and after; "" if it does not exist.
-	Was string `json:"was,omitempty"`
-	Is  string `json:"is"`
 	// Edited is true if another program changed the file between two of Palyra's changes. Such a
 	// file is then not restored byte for byte.
 	Edited bool `json:"edited,omitempty"`
@@ -120,9 +110,8 @@ type Book struct {
 	Record
 	dir  string
 	lock *os.File
-	// Reached is called after each step. If it returns an error, the operation ends there. Tests
-	// set it.
-	Reached func(step string) error
+	// Reached is set by tests.
+	Reached edit.Steps
 }
 
 // name is the name of the record's file.
@@ -168,18 +157,8 @@ func hold(lock *os.File) error {
 
 // Read reads the record of a directory; an empty one if it does not exist.
 func Read(dir string) (Record, error) {
-	text, err := keyfile.Read(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return Record{Format: recordFormat}, nil
-	}
-	var r Record
-	if err == nil {
-		err = json.Unmarshal(text, &r)
-	}
-	if err == nil && r.Format != recordFormat {
-		err = fmt.Errorf("its format is %d", r.Format)
-	}
-	if err != nil {
+	r := Record{Format: recordFormat}
+	if _, err := edit.ReadRecord(filepath.Join(dir, name), recordFormat, &r); err != nil {
 		return Record{}, reason.Errorf(reason.ConfigInvalid, "reading the record of installations, %s: %w", filepath.Join(dir, name), err).
 			WithRemedy("Repair the file. Or remove all entries of Palyra from the agents' settings by hand, and delete the file.")
 	}
@@ -203,13 +182,7 @@ func makeDirs(dir string, made *[]string) error {
 }
 
 // Save writes the record.
-func (b *Book) Save() error {
-	text, err := json.MarshalIndent(b.Record, "", "  ")
-	if err != nil {
-		return err
-	}
-	return keyfile.Write(filepath.Join(b.dir, name), append(text, '\n'))
-}
+func (b *Book) Save() error { return edit.WriteRecord(filepath.Join(b.dir, name), b.Record) }
 
 // Close releases the record. An empty one is removed, with the directories that were created for
 // it.
@@ -275,11 +248,5 @@ func (b *Book) Step(step string, do func() error) error {
 	if err := do(); err != nil {
 		return err
 	}
-	if b.Reached == nil {
-		return nil
-	}
-	if err := b.Reached(step); err != nil {
-		return fmt.Errorf("at the step %q: %w", step, err)
-	}
-	return nil
+	return b.Reached.At(step)
 }

@@ -7,12 +7,8 @@ package takeover
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -22,9 +18,7 @@ import (
 	"palyra/internal/agent/edit"
 	"palyra/internal/agent/edit/jsonc"
 	"palyra/internal/agent/files"
-	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
-	"palyra/internal/core/statedir/keyfile"
 	"palyra/internal/core/tomledit"
 )
 
@@ -52,8 +46,8 @@ type Taker struct {
 	Hosts map[string][]string
 	// Inject lists the servers whose programs receive their secrets by value.
 	Inject []string
-	// Reached is called at each step. If it returns an error, the operation stops at that step.
-	Reached func(step string) error
+	// Reached is set by tests.
+	Reached edit.Steps
 }
 
 // secret is a value that moves to the vault.
@@ -95,22 +89,12 @@ type Server struct {
 	same  bool
 }
 
-// saved is the original of an edited file.
-type saved struct {
-	Path string `json:"path"`
-	Root string `json:"root"`
-	// Was and Is are digests of the file before and after, Text is its previous content.
-	Was  string `json:"was"`
-	Is   string `json:"is"`
-	Text []byte `json:"text"`
-}
-
 // record lists the changes of an import. It is kept until the import is undone or finished.
 type record struct {
-	Format  int      `json:"format"`
-	Servers []string `json:"servers"`
-	Secrets []string `json:"secrets"`
-	Files   []saved  `json:"files"`
+	Format  int             `json:"format"`
+	Servers []string        `json:"servers"`
+	Secrets []string        `json:"secrets"`
+	Files   []edit.Original `json:"files"`
 }
 
 // Plan reads the files of agents and plans the actions for their servers. It changes nothing. An
@@ -165,7 +149,7 @@ func (t *Taker) Take(ctx context.Context, plan []Server, project string) ([]Serv
 		return plan, reason.Errorf(reason.AlreadyExists, "an earlier import of servers can still be undone").
 			WithRemedy("Undo that with `palyra mcp import --undo`, or keep it with `palyra mcp import --finish`, and import again.")
 	}
-	rec = &record{Format: 1}
+	rec = &record{Format: recordFormat}
 	for i := range plan {
 		if plan[i].Why != "" {
 			continue
@@ -213,7 +197,7 @@ func (t *Taker) declare(ctx context.Context, rec *record, s *Server) error {
 	if err := t.save(rec); err != nil {
 		return err
 	}
-	if err := t.reached("recorded " + s.Name); err != nil {
+	if err := t.Reached.At("recorded " + s.Name); err != nil {
 		return err
 	}
 	why, err := t.add(ctx, s)
@@ -303,8 +287,7 @@ func (t *Taker) edit(rec *record, plan []Server, project string) error {
 	list := map[string]*edit.File{}
 	after := map[string][]byte{}
 	for _, path := range sorted(byFile) {
-		root := t.root(byFile[path][0].file, project)
-		f, err := edit.Read(path, root)
+		f, err := edit.Read(path, t.root(byFile[path][0].file, project))
 		if err != nil {
 			return err
 		}
@@ -320,13 +303,13 @@ func (t *Taker) edit(rec *record, plan []Server, project string) error {
 			}
 		}
 		list[path], after[path] = f, text
-		rec.Files = append(rec.Files, saved{Path: path, Root: root, Was: canonical.Digest(f.Text), Is: canonical.Digest(text), Text: f.Text})
+		rec.Files = append(rec.Files, f.Original(text))
 	}
 	if err := t.save(rec); err != nil {
 		return err
 	}
 	for _, path := range sorted(list) {
-		if err := t.reached("editing " + path); err != nil {
+		if err := t.Reached.At("editing " + path); err != nil {
 			return err
 		}
 		if err := list[path].Write(after[path], 0); err != nil {
@@ -348,24 +331,22 @@ func (t *Taker) Undo(ctx context.Context) (files []string, err error) {
 	// All files are checked before the first is written.
 	open := make([]*edit.File, len(rec.Files))
 	for i, s := range rec.Files {
-		f, err := edit.Read(s.Path, s.Root)
+		f, err := s.Read()
 		if err != nil {
 			return nil, err
 		}
-		if now := canonical.Digest(f.Text); now != s.Is && now != s.Was {
+		if s.Edited(f) {
 			return nil, reason.Errorf(reason.FactsChanged, "%s was edited since the import", s.Path).
 				WithRemedy("Merge it manually with the original, which is in %s; then run `palyra mcp import --finish`.", t.Record)
 		}
 		open[i] = f
 	}
 	for i, s := range rec.Files {
-		if err := t.reached("putting back " + s.Path); err != nil {
+		if err := t.Reached.At("putting back " + s.Path); err != nil {
 			return nil, err
 		}
-		if canonical.Digest(open[i].Text) != s.Was {
-			if err := open[i].Write(s.Text, 0); err != nil {
-				return nil, err
-			}
+		if err := s.Restore(open[i]); err != nil {
+			return nil, err
 		}
 		files = append(files, s.Path)
 	}
@@ -403,51 +384,24 @@ func (t *Taker) back(ctx context.Context, servers, secrets []string) error {
 	return nil
 }
 
-func (t *Taker) reached(step string) error {
-	if t.Reached == nil {
-		return nil
-	}
-	return t.Reached(step)
-}
+// recordFormat is the version of record.
+const recordFormat = 1
 
-// maxRecord bounds the size of a record.
-const maxRecord = 64 << 20
-
+// load returns the record, nil if none exists.
 func (t *Taker) load() (*record, error) {
-	info, err := os.Stat(t.Record)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var text []byte
-	if err == nil && info.Size() <= maxRecord {
-		text, err = os.ReadFile(t.Record)
-	}
 	rec := &record{}
-	if err == nil {
-		err = json.Unmarshal(text, rec)
-	}
-	if err != nil || rec.Format != 1 {
+	exists, err := edit.ReadRecord(t.Record, recordFormat, rec)
+	if err != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "the record of the import, %s, cannot be read", t.Record).WithRemedy("Restore it from a backup, or remove it to keep the current configuration.")
+	}
+	if !exists {
+		return nil, nil
 	}
 	return rec, nil
 }
 
-func (t *Taker) save(rec *record) error {
-	text, err := json.MarshalIndent(rec, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(t.Record), 0o700); err != nil {
-		return fmt.Errorf("making a directory for the record of the import: %w", err)
-	}
-	return keyfile.Write(t.Record, append(text, '\n'))
-}
+func (t *Taker) save(rec *record) error { return edit.WriteRecord(t.Record, rec) }
 
-func (t *Taker) forget() error {
-	if err := os.Remove(t.Record); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+func (t *Taker) forget() error { return edit.RemoveFile(t.Record) }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

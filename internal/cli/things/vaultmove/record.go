@@ -1,14 +1,12 @@
 package vaultmove
 
 import (
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 
+	"palyra/internal/agent/edit"
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/statedir/keyfile"
 )
@@ -32,7 +30,7 @@ type record struct {
 func (r *record) note() string { return "from palyrad's configuration, import " + r.ID }
 
 // swapped reports whether a text is the configuration after the import.
-func (r *record) swapped(text []byte) bool { return digest(text) == r.Is }
+func (r *record) swapped(text []byte) bool { return canonical.Digest(text) == r.Is }
 
 // configFile is the configuration with the files next to it: the record of its import, a copy
 // of the original, and the configuration that replaces it.
@@ -41,9 +39,6 @@ type configFile struct{ path string }
 func (c configFile) recordPath() string { return c.path + ".import.json" }
 func (c configFile) copyPath() string   { return c.path + ".before-import" }
 func (c configFile) madePath() string   { return c.path + ".new" }
-
-// maxRecord bounds the size of a record.
-const maxRecord = 8 << 20
 
 // look reads the configuration and the record, which is nil if none exists. A configuration
 // that matches neither the state before nor after the import is an error.
@@ -59,7 +54,7 @@ func (c configFile) look() ([]byte, *record, error) {
 	case rec.Finishing:
 		return nil, nil, reason.Errorf(reason.ConfigInvalid, "the import is being finished: files are already deleted").
 			WithRemedy("Continue with `palyra vault import --finish`.")
-	case digest(text) != rec.Was && digest(text) != rec.Is:
+	case canonical.Digest(text) != rec.Was && canonical.Digest(text) != rec.Is:
 		return nil, nil, reason.Errorf(reason.FactsChanged, "%s was edited after the import, which left a copy of the original in %s", c.path, c.copyPath()).
 			WithRemedy("Merge both manually; when the configuration is correct, remove %s, the record of the import.", c.recordPath())
 	}
@@ -75,37 +70,25 @@ func (c configFile) read() ([]byte, error) {
 }
 
 func (c configFile) readRecord() (*record, error) {
-	f, err := os.Open(c.recordPath())
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the record of the import: %w", err)
-	}
-	defer f.Close()
 	rec := &record{}
-	d := json.NewDecoder(io.LimitReader(f, maxRecord))
-	d.DisallowUnknownFields()
-	if err := d.Decode(rec); err != nil || rec.Format != recordFormat {
+	exists, err := edit.ReadRecord(c.recordPath(), recordFormat, rec)
+	if err != nil {
 		return nil, reason.Errorf(reason.ConfigInvalid, "the record of the import, %s, cannot be read", c.recordPath()).
 			WithRemedy("The original configuration is in %s: restore it, or keep the current one, and remove the record.", c.copyPath())
+	}
+	if !exists {
+		return nil, nil
 	}
 	return rec, nil
 }
 
-func (c configFile) writeRecord(rec *record) error {
-	text, err := json.MarshalIndent(rec, "", "  ")
-	if err != nil {
-		return err
-	}
-	return keyfile.Write(c.recordPath(), append(text, '\n'))
-}
+func (c configFile) writeRecord(rec *record) error { return edit.WriteRecord(c.recordPath(), rec) }
 
 func (c configFile) writeCopy(text []byte) error { return keyfile.Write(c.copyPath(), text) }
 
 func (c configFile) readCopy(rec *record) ([]byte, error) {
 	text, err := os.ReadFile(c.copyPath())
-	if err != nil || digest(text) != rec.Was {
+	if err != nil || canonical.Digest(text) != rec.Was {
 		return nil, reason.Errorf(reason.ConfigInvalid, "the copy of the configuration, %s, is missing or was changed", c.copyPath()).
 			WithRemedy("Restore it from a backup, or keep the current configuration and remove %s.", c.recordPath())
 	}
@@ -120,24 +103,14 @@ func (c configFile) make(text []byte) error {
 	}
 	// A file that an interrupted run left is removed.
 	made := c.madePath()
-	if err := removeFile(made); err != nil {
+	if err := edit.RemoveFile(made); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(made, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Chmod(info.Mode().Perm())
-	}
-	if err == nil {
-		err = keyfile.KeepOwner(f, info)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := edit.Fill(f, text, info, info.Mode().Perm()); err != nil {
 		return errors.Join(err, os.Remove(made))
 	}
 	return nil
@@ -157,20 +130,12 @@ func (c configFile) replace() error {
 }
 
 // forget removes the copy, temporary files, and last the record.
-func (c configFile) forget(reached func(step string) error) error {
-	left := errors.Join(removeFile(c.madePath()), removeFile(c.copyPath()))
-	if err := reached("forgetting"); err != nil {
+func (c configFile) forget(reached edit.Steps) error {
+	left := errors.Join(edit.RemoveFile(c.madePath()), edit.RemoveFile(c.copyPath()))
+	if err := reached.At("forgetting"); err != nil {
 		return err
 	}
-	return errors.Join(left, removeFile(c.recordPath()))
-}
-
-// removeFile durably removes a file that may not exist.
-func removeFile(path string) error {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return keyfile.SyncDir(filepath.Dir(path))
+	return errors.Join(left, edit.RemoveFile(c.recordPath()))
 }
 
 func (c configFile) noImport() error {

@@ -6,10 +6,7 @@ package vaultmove
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -18,6 +15,8 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/agent/edit"
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/config"
 	"palyra/internal/core/reason"
 )
@@ -42,9 +41,8 @@ type Mover struct {
 	Vault Vault
 	// Started is when palyrad began to run.
 	Started time.Time
-	// Reached is called at each step. If it returns an error, the operation stops at that step. It
-	// may be nil.
-	Reached func(step string) error
+	// Reached is set by tests.
+	Reached edit.Steps
 }
 
 // Moved is one secret of the configuration and its place in the vault.
@@ -168,10 +166,10 @@ func (m *Mover) Import(ctx context.Context) (Report, error) {
 	if first {
 		rec = &record{Format: recordFormat, ID: ulid.Make().String()}
 	}
-	rec.Was, rec.Is, rec.Secrets = digest(text), digest(edited), list
+	rec.Was, rec.Is, rec.Secrets = canonical.Digest(text), canonical.Digest(edited), list
 	if err := m.begin(rec, text, edited); err != nil {
 		if first && reason.Of(err) == reason.ConfigInvalid {
-			err = errors.Join(err, m.file().forget(m.reached))
+			err = errors.Join(err, m.file().forget(m.Reached))
 		}
 		return Report{}, err
 	}
@@ -280,7 +278,7 @@ func (m *Mover) begin(rec *record, text, edited []byte) error {
 		if err := step.do(); err != nil {
 			return m.file().cannotWrite(err)
 		}
-		if err := m.reached(step.name); err != nil {
+		if err := m.Reached.At(step.name); err != nil {
 			return err
 		}
 	}
@@ -302,7 +300,7 @@ func (m *Mover) put(ctx context.Context, rec *record, one Moved) error {
 	if err := m.Vault.Put(ctx, req); err != nil {
 		return err
 	}
-	return m.reached("put " + one.Name())
+	return m.Reached.At("put " + one.Name())
 }
 
 // swap replaces the configuration, whose digest must be was, with the new one.
@@ -311,13 +309,13 @@ func (m *Mover) swap(was string) error {
 	if err != nil {
 		return err
 	}
-	if digest(now) != was {
+	if canonical.Digest(now) != was {
 		return reason.Errorf(reason.FactsChanged, "%s was edited meanwhile", m.Path).WithRemedy("Run the command again when the file is not being edited.")
 	}
 	if err := m.file().replace(); err != nil {
 		return err
 	}
-	return m.reached("swapped")
+	return m.Reached.At("swapped")
 }
 
 // Undo restores the original configuration, and removes unchanged secrets of the import from the
@@ -345,7 +343,7 @@ func (m *Mover) Undo(ctx context.Context) (Report, error) {
 		if err := m.file().make(before); err != nil {
 			return Report{}, m.file().cannotWrite(err)
 		}
-		if err := m.reached("written"); err != nil {
+		if err := m.Reached.At("written"); err != nil {
 			return Report{}, err
 		}
 		if err := m.swap(rec.Is); err != nil {
@@ -357,7 +355,7 @@ func (m *Mover) Undo(ctx context.Context) (Report, error) {
 			return Report{}, err
 		}
 	}
-	return Report{Secrets: rec.Secrets}, m.file().forget(m.reached)
+	return Report{Secrets: rec.Secrets}, m.file().forget(m.Reached)
 }
 
 // takeBack removes a secret that is unchanged since the import.
@@ -374,7 +372,7 @@ func (m *Mover) takeBack(ctx context.Context, rec *record, one Moved) (state str
 	if err := m.Vault.Remove(ctx, one.Ref); err != nil {
 		return "", err
 	}
-	return StateRemoved, m.reached("removed " + one.Name())
+	return StateRemoved, m.Reached.At("removed " + one.Name())
 }
 
 // Finish deletes the files after verifying that the vault has their contents and that nothing
@@ -395,20 +393,20 @@ func (m *Mover) Finish(ctx context.Context) (Report, error) {
 		if err := m.file().writeRecord(rec); err != nil {
 			return Report{}, err
 		}
-		if err := m.reached("finishing"); err != nil {
+		if err := m.Reached.At("finishing"); err != nil {
 			return Report{}, err
 		}
 	}
 	for i, one := range rec.Secrets {
-		if err := removeFile(one.File); err != nil {
+		if err := edit.RemoveFile(one.File); err != nil {
 			return Report{}, err
 		}
 		rec.Secrets[i].State = StateDeleted
-		if err := m.reached("deleted " + one.Name()); err != nil {
+		if err := m.Reached.At("deleted " + one.Name()); err != nil {
 			return Report{}, err
 		}
 	}
-	return Report{Secrets: rec.Secrets}, m.file().forget(m.reached)
+	return Report{Secrets: rec.Secrets}, m.file().forget(m.Reached)
 }
 
 // mayFinish returns why the files must not be deleted.
@@ -484,21 +482,6 @@ func uses(c *config.Config, file string) string {
 		return "vault.passphrase_file"
 	}
 	return ""
-}
-
-func digest(text []byte) string {
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
-}
-
-func (m *Mover) reached(step string) error {
-	if m.Reached == nil {
-		return nil
-	}
-	if err := m.Reached(step); err != nil {
-		return fmt.Errorf("at the step %q: %w", step, err)
-	}
-	return nil
 }
 
 func (m *Mover) report(list []Moved) Report {

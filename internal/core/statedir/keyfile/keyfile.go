@@ -63,14 +63,17 @@ func CheckPrivate(dir string) error {
 
 // Read returns the content of a file. It refuses a file that the group or others may read or
 // write, and a file that is not regular.
-func Read(path string) ([]byte, error) { return read(path, private) }
+func Read(path string) ([]byte, error) { return ReadUpTo(path, maxSize) }
+
+// ReadUpTo is Read for a file of at most most bytes.
+func ReadUpTo(path string, most int64) ([]byte, error) { return read(path, most, private) }
 
 // ReadOwn is Read for a file that must belong to this user and must not be a link.
 func ReadOwn(path string) ([]byte, error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, reason.Errorf(reason.ConfigInvalid, "%s is not a regular file", path)
 	}
-	return read(path, func(path string, info fs.FileInfo, want string) error {
+	return read(path, maxSize, func(path string, info fs.FileInfo, want string) error {
 		if err := private(path, info, want); err != nil {
 			return err
 		}
@@ -78,8 +81,8 @@ func ReadOwn(path string) ([]byte, error) {
 	})
 }
 
-// read reads a file that check accepts.
-func read(path string, check func(path string, info fs.FileInfo, want string) error) ([]byte, error) {
+// read reads a file of at most most bytes that check accepts.
+func read(path string, most int64, check func(path string, info fs.FileInfo, want string) error) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -95,8 +98,8 @@ func read(path string, check func(path string, info fs.FileInfo, want string) er
 	if err := check(path, info, "600"); err != nil {
 		return nil, err
 	}
-	if info.Size() > maxSize {
-		return nil, reason.Errorf(reason.ConfigInvalid, "%s has %d bytes, the limit is %d", path, info.Size(), maxSize)
+	if info.Size() > most {
+		return nil, reason.Errorf(reason.ConfigInvalid, "%s has %d bytes, the limit is %d", path, info.Size(), most)
 	}
 	data := make([]byte, info.Size())
 	n, err := f.ReadAt(data, 0)
