@@ -16,6 +16,16 @@ type Failure struct {
 	Remedy  string      `json:"remedy"`
 }
 
+// Succeed ends a report with a result.
+func (r Report) Succeed(result any) Report {
+	text, err := canonical.Marshal(result)
+	if err != nil {
+		return r.Fail(context.Background(), reason.Errorf(reason.Internal, "encoding the result: %w", err))
+	}
+	r.Outcome, r.Result = Succeeded, text
+	return r.Finish()
+}
+
 // Fail ends a report with an error and a matching result.
 func (r Report) Fail(ctx context.Context, err error) Report {
 	r, said := r.Because(ctx, err)

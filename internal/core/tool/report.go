@@ -85,9 +85,14 @@ type Enforcement struct {
 	Downgrades []string `json:"downgrades"`
 }
 
-// Unenforced returns the enforcement of a call that ran without a sandbox, or did not run yet.
-func Unenforced() Enforcement {
-	return Enforcement{Level: "none", Requested: []string{}, Applied: []string{}, Downgrades: []string{}}
+// Begin returns the report of a call that starts now. It states no sandbox and no hosts.
+func Begin(by ExecutorInfo) Report {
+	return Report{
+		Executor:    by,
+		Enforcement: Enforcement{Level: "none", Requested: []string{}, Applied: []string{}, Downgrades: []string{}},
+		Egress:      Egress{Mode: "strict", Allowed: []string{}, Observed: []Connection{}},
+		StartedAt:   time.Now().UTC(),
+	}
 }
 
 // Changes is the change set of a copy-on-write run and its outcome.

@@ -288,7 +288,7 @@ func (e *edit) run(ctx context.Context, call tool.Call, report tool.Report) tool
 	if err != nil {
 		return report.Fail(ctx, tool.Disclose(e.restrict(err), call.MayDisclose))
 	}
-	return succeed(report, result)
+	return report.Succeed(result)
 }
 
 // askToCommit requests the commit of the changes, like the commit of a program's changes. Files

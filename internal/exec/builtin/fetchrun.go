@@ -67,7 +67,7 @@ func (t fetch) run(ctx context.Context, c tool.Call, r request) tool.Report {
 	if err != nil {
 		return report.Fail(ctx, err)
 	}
-	return succeed(report, result)
+	return report.Succeed(result)
 }
 
 func (t fetch) do(ctx context.Context, r request, dialer *egress.Dialer, secrets *secret.Exchange) (fetchResult, error) {
@@ -94,7 +94,7 @@ func (t fetch) do(ctx context.Context, r request, dialer *egress.Dialer, secrets
 	}
 	defer response.Body.Close()
 	result, err := read(response, r.bytes)
-	result.Redirects, result.NotFollowed = list(hops.followed), hops.stopped
+	result.Redirects, result.NotFollowed = canonical.List(hops.followed), hops.stopped
 	return result, err
 }
 

@@ -174,7 +174,7 @@ func (s *seen) prepared(version string, do func(context.Context, tool.Call) (any
 		if err != nil {
 			return report.Fail(ctx, err)
 		}
-		return succeed(report, result)
+		return report.Succeed(result)
 	}}
 }
 

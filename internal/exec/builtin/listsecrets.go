@@ -105,5 +105,5 @@ func (l listSecrets) run(ctx context.Context, c tool.Call) tool.Report {
 			Name: s.Name, Placeholder: placeholders.Placeholder(s.Name), Header: strings.ToLower(s.Header), Hosts: s.Reach(), Env: s.Env, Note: s.Note,
 		}
 	}
-	return succeed(report, map[string]any{"secrets": listed, "injectable": injectable})
+	return report.Succeed(map[string]any{"secrets": listed, "injectable": injectable})
 }

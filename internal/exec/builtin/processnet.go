@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
@@ -222,5 +223,5 @@ func (n network) report() tool.Egress {
 	if n.mode == egress.Unrestricted {
 		mode = "unrestricted"
 	}
-	return tool.Egress{Mode: mode, Allowed: list(n.hosts), Observed: []tool.Connection{}}
+	return tool.Egress{Mode: mode, Allowed: canonical.List(n.hosts), Observed: []tool.Connection{}}
 }

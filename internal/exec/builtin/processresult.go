@@ -87,13 +87,6 @@ func quarantineNotes(ran sandbox.Report) []string {
 	return []string{"These protected files are new and were moved out of the workspace: " + strings.Join(ran.Quarantined, ", ")}
 }
 
-func list(s []string) []string {
-	if s == nil {
-		return []string{}
-	}
-	return s
-}
-
 // streamOf encodes both ends of a stream in the same encoding.
 func streamOf(s sandbox.Stream) stream {
 	head := asOutput(s.Head, s.Truncated)

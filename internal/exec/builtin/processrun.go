@@ -70,7 +70,7 @@ func (r programRunner) runWith(ctx context.Context, c tool.Call, cmd programCall
 		if err == nil {
 			err = reason.Errorf(reason.SpawnFailed, "the sandbox did not start the program")
 		}
-		report = report.Fail(ctx, errors.Join(err, closeLayer(ran)))
+		report = report.Fail(ctx, errors.Join(err, ran.Layer.Close()))
 		if reason.Code(report.Reason) == reason.RateLimited {
 			report.Outcome = tool.Refused
 		}
@@ -86,7 +86,7 @@ func (r programRunner) runWith(ctx context.Context, c tool.Call, cmd programCall
 		Call: c, Layer: ran.Layer, Workspace: cmd.name, By: cmd.program.Path, ExitCode: ran.ExitCode, DryRun: cmd.in.DryRun, History: r.history,
 		Judge: given.Judge,
 	}, o.err)
-	if err := closeLayer(ran); err != nil {
+	if err := ran.Layer.Close(); err != nil {
 		o.notes = append(o.notes, "The copy of the workspace could not be removed; palyrad removes it at its next start.")
 	}
 	return o.report(ctx, cmd.net.mode, report)
@@ -134,13 +134,6 @@ func (c programCall) appeared(bound []tool.Operand) []string {
 		}
 	}
 	return list
-}
-
-func closeLayer(ran sandbox.Report) error {
-	if ran.Layer == nil {
-		return nil
-	}
-	return ran.Layer.Close()
 }
 
 // ended returns the error of a run that was ended by the sandbox.

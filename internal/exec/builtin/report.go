@@ -1,14 +1,11 @@
 package builtin
 
 import (
-	"context"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
-	"time"
 	"unicode/utf8"
 
-	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 )
@@ -25,24 +22,9 @@ func decode[T any](input json.RawMessage) (T, error) {
 	return in, nil
 }
 
-// begin returns a report with the parts that are known before a call runs.
+// begin returns the report of a builtin tool's call that starts now.
 func begin(version string) tool.Report {
-	return tool.Report{
-		Executor:    tool.ExecutorInfo{Name: tool.Builtin, Version: version, Tier: "builtin"},
-		Enforcement: tool.Unenforced(),
-		Egress:      tool.Egress{Mode: "strict", Allowed: []string{}, Observed: []tool.Connection{}},
-		StartedAt:   time.Now().UTC(),
-	}
-}
-
-// succeed completes a report with a result.
-func succeed(r tool.Report, result any) tool.Report {
-	text, err := canonical.Marshal(result)
-	if err != nil {
-		return r.Fail(context.Background(), reason.Errorf(reason.Internal, "encoding the result: %w", err))
-	}
-	r.Outcome, r.Result = tool.Succeeded, text
-	return r.Finish()
+	return tool.Begin(tool.ExecutorInfo{Name: tool.Builtin, Version: version, Tier: "builtin"})
 }
 
 // The values of a field named encoding.

@@ -72,7 +72,7 @@ func (s sleep) run(ctx context.Context, c tool.Call) tool.Report {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		return succeed(report, map[string]int64{"slept_ms": in.DurationMS})
+		return report.Succeed(map[string]int64{"slept_ms": in.DurationMS})
 	case <-ctx.Done():
 		return report.Fail(ctx, ctx.Err())
 	}

@@ -238,9 +238,7 @@ func (in *instance) discard() {
 	if forget {
 		in.handed.forget()
 	}
-	if layer != nil {
-		_ = layer.Close() // the next start removes the rest
-	}
+	_ = layer.Close() // the next start removes the rest
 }
 
 // close ends the instance and waits for it. A program gets graceTime to exit. close may be called

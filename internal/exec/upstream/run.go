@@ -96,14 +96,9 @@ func (t proxied) made(ctx context.Context, c tool.Call, l launch, lent []egress.
 	return report.Finish(), nil
 }
 
-// newReport returns the parts of a report that are known before a call runs.
+// newReport returns the report of a call that starts now.
 func newReport(version string) tool.Report {
-	return tool.Report{
-		Executor:    tool.ExecutorInfo{Name: tool.MCPUpstream, Version: version, Tier: "builtin"},
-		Enforcement: tool.Unenforced(),
-		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}},
-		StartedAt:   time.Now().UTC(),
-	}
+	return tool.Begin(tool.ExecutorInfo{Name: tool.MCPUpstream, Version: version, Tier: "builtin"})
 }
 
 // settle passes the workspace changes of a call to the commit gate. A server that wrote is ended

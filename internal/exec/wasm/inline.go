@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -156,11 +155,7 @@ func imported(m *module.Module) string {
 
 // run executes a call that was permitted.
 func (t Inline) run(ctx context.Context, c tool.Call, call guest.Call) tool.Report {
-	report := tool.Report{
-		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.Version, Tier: string(sandbox.TierA)},
-		Enforcement: tool.Unenforced(),
-		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}}, StartedAt: time.Now().UTC(),
-	}
+	report := tool.Begin(tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.Version, Tier: string(sandbox.TierA)})
 	digest, err := c.Plan.Binding.Digest()
 	if err != nil {
 		return report.Fail(ctx, err)
@@ -171,11 +166,7 @@ func (t Inline) run(ctx context.Context, c tool.Call, call guest.Call) tool.Repo
 	if err != nil {
 		return report.Fail(ctx, guest.WithLog(err, ran.Stderr.Head))
 	}
-	if report.Result, err = canonical.Marshal(result(ran)); err != nil {
-		return report.Fail(ctx, err)
-	}
-	report.Outcome = tool.Succeeded
-	return report.Finish()
+	return report.Succeed(result(ran))
 }
 
 // outcome is the result of a call: the guest's result, as JSON if it is valid JSON, and its

@@ -209,9 +209,7 @@ func (w *worker) kill() {
 	_ = w.conn.Close()
 	w.stop()
 	<-w.ended
-	if w.report.Layer != nil {
-		_ = w.report.Layer.Close()
-	}
+	_ = w.report.Layer.Close()
 }
 
 // alive reports whether the process of a worker still runs.

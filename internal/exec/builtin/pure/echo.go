@@ -3,7 +3,6 @@ package pure
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"palyra/internal/core/tool"
 )
@@ -54,12 +53,7 @@ func (e Echo) Prepare(ctx context.Context, p tool.Proposal) (tool.Prepared, erro
 
 // run returns the input, which is canonical already.
 func (e Echo) run(_ context.Context, c tool.Call) tool.Report {
-	now := time.Now().UTC()
-	return tool.Report{
-		Outcome: tool.Succeeded, Result: c.Proposal.Input,
-		Executor:    tool.ExecutorInfo{Name: tool.Builtin, Version: e.Version, Tier: "builtin"},
-		Enforcement: tool.Unenforced(),
-		Egress:      tool.Egress{Mode: "strict", Allowed: []string{}, Observed: []tool.Connection{}},
-		StartedAt:   now, FinishedAt: now,
-	}
+	report := tool.Begin(tool.ExecutorInfo{Name: tool.Builtin, Version: e.Version, Tier: "builtin"})
+	report.Outcome, report.Result, report.FinishedAt = tool.Succeeded, c.Proposal.Input, report.StartedAt
+	return report
 }

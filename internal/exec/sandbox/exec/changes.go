@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/exec/sandbox"
@@ -44,7 +45,7 @@ func (e execution) decide(ctx context.Context, ran sandbox.Report, at places.Pla
 		return nil, err
 	}
 	f := set.Facts()
-	changes := &Changes{State: tool.Unchanged, Root: set.Root(), Added: f.Added, Modified: f.Modified, Deleted: f.Deleted, Protected: some(f.Protected)}
+	changes := &Changes{State: tool.Unchanged, Root: set.Root(), Added: f.Added, Modified: f.Modified, Deleted: f.Deleted, Protected: canonical.List(f.Protected)}
 	if len(set.Changes) == 0 {
 		return changes, nil
 	}

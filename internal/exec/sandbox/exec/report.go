@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/tool"
 	"palyra/internal/exec/sandbox"
 )
@@ -71,9 +72,9 @@ func (e execution) write(ran sandbox.Report, changes *Changes) error {
 		APIVersion: "palyra.dev/v1", Kind: "SandboxRun",
 		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
 		Tier: string(ran.Tier), Rung: string(ran.Rung), Backend: ran.Backend, Level: sandbox.Level(e.spec.Egress, ran.Requested, ran.Applied),
-		Enforcement: Enforcement{some(ran.Requested), some(ran.Applied), some(ran.Downgrades)}, Isolation: ran.Isolation,
-		Egress:     tool.Egress{Mode: e.spec.Egress.String(), Allowed: some(e.hosts()), Observed: some(ran.Connections), Missed: ran.ConnectionsMissed},
-		Violations: some(ran.Violations), ViolationsMissed: ran.ViolationsMissed, Changes: changes, Quarantined: ran.Quarantined,
+		Enforcement: Enforcement{canonical.List(ran.Requested), canonical.List(ran.Applied), canonical.List(ran.Downgrades)}, Isolation: ran.Isolation,
+		Egress:     tool.Egress{Mode: e.spec.Egress.String(), Allowed: canonical.List(e.hosts()), Observed: canonical.List(ran.Connections), Missed: ran.ConnectionsMissed},
+		Violations: canonical.List(ran.Violations), ViolationsMissed: ran.ViolationsMissed, Changes: changes, Quarantined: ran.Quarantined,
 		Stdout: Stream{ran.Stdout.Total, ran.Stdout.SHA256}, Stderr: Stream{ran.Stderr.Total, ran.Stderr.SHA256},
 		Usage: ran.Usage, DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
 	})
@@ -89,14 +90,6 @@ func (e execution) write(ran sandbox.Report, changes *Changes) error {
 		return fmt.Errorf("writing the report: %w", err)
 	}
 	return nil
-}
-
-// some returns a list that is never null in JSON.
-func some[T any](list []T) []T {
-	if list == nil {
-		return []T{}
-	}
-	return list
 }
 
 // summary describes a change set in a line.

@@ -120,9 +120,7 @@ func Try(ctx context.Context, m *Machine, run func(context.Context, sandbox.Spec
 		return sandbox.Report{}, err
 	}
 	report, err := run(ctx, sandbox.Spec{Argv: []string{"true"}, Executable: program.Executable, WorkspaceRoot: dir})
-	if report.Layer != nil {
-		err = errors.Join(err, report.Layer.Close())
-	}
+	err = errors.Join(err, report.Layer.Close())
 	if err == nil && (report.ExitCode == nil || *report.ExitCode != 0) {
 		err = reason.Errorf(reason.SandboxUnavailable, "the trial ended with %s%s", describe(report), report.Stderr.Head)
 	}

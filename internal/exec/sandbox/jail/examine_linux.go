@@ -153,10 +153,7 @@ func (s *scene) attempt(ctx context.Context, t trial, without []string, try Tria
 	report, err := try(ctx, without, sandbox.Spec{
 		Argv: []string{helperName}, WorkspaceRoot: s.work(), Workspace: t.mode, Limits: t.limits, Network: t.network,
 	}, t.attempt)
-	if report.Layer != nil {
-		err = errors.Join(err, report.Layer.Close())
-	}
-	if err != nil {
+	if err := errors.Join(err, report.Layer.Close()); err != nil {
 		return inside.Attempt{}, err
 	}
 	if report.Quota != "" || report.TimedOut {

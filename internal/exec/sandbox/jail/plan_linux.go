@@ -104,10 +104,8 @@ func (p *Plan) close() error {
 		err = p.Workspace.Close()
 		p.Workspace = nil
 	}
-	if p.Layer != nil {
-		err = errors.Join(err, p.Layer.Close())
-		p.Layer = nil
-	}
+	err = errors.Join(err, p.Layer.Close())
+	p.Layer = nil
 	if p.Proxy != nil {
 		p.Proxy.Close()
 		p.Proxy = nil

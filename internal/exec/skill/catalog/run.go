@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
@@ -20,11 +19,7 @@ import (
 // run makes a decided call.
 func (t Tool) run(ctx context.Context, c tool.Call, m prepared) tool.Report {
 	call := m.call
-	report := tool.Report{
-		Executor:    tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.use.Version, Tier: string(sandbox.TierA)},
-		Enforcement: tool.Unenforced(),
-		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: []string{}, Observed: []tool.Connection{}}, StartedAt: time.Now().UTC(),
-	}
+	report := tool.Begin(tool.ExecutorInfo{Name: tool.TierAWasmtime, Version: t.use.Version, Tier: string(sandbox.TierA)})
 	digest, err := c.Plan.Binding.Digest()
 	if err != nil {
 		return report.Fail(ctx, err)

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
@@ -177,11 +176,8 @@ func shortened(names []string) string {
 
 // install runs an allowed call.
 func (s *Service) install(ctx context.Context, call tool.Call, r declared.Resolution, c preparedProgram) tool.Report {
-	report := tool.Report{
-		Executor:    tool.ExecutorInfo{Name: tool.TierCBubblewrap, Version: s.use.Version, Tier: string(sandbox.TierC)},
-		Enforcement: tool.Unenforced(),
-		Egress:      tool.Egress{Mode: egress.Strict.String(), Allowed: c.reach.Hosts(), Observed: []tool.Connection{}}, StartedAt: time.Now().UTC(),
-	}
+	report := tool.Begin(tool.ExecutorInfo{Name: tool.TierCBubblewrap, Version: s.use.Version, Tier: string(sandbox.TierC)})
+	report.Egress.Allowed = c.reach.Hosts()
 	s.installing.Lock()
 	defer s.installing.Unlock()
 	dir, remove, err := s.scratch(r.Files)
@@ -191,7 +187,7 @@ func (s *Service) install(ctx context.Context, call tool.Call, r declared.Resolu
 	defer remove()
 	defer s.lend(call, &c)()
 	ran, err := s.run(ctx, c, dir, call.Proposal.Caller.Principal.String(), call.Output)
-	defer closeLayer(ran)
+	defer func() { _ = ran.Layer.Close() }() // the next start removes the rest
 	ran.Describe(&report, egress.Strict)
 	if err != nil {
 		return report.Fail(ctx, err)
@@ -200,11 +196,7 @@ func (s *Service) install(ctx context.Context, call tool.Call, r declared.Resolu
 	if err != nil {
 		return report.Fail(ctx, err)
 	}
-	report.Outcome = tool.Succeeded
-	if report.Result, err = canonical.Marshal(made); err != nil {
-		return report.Fail(ctx, err)
-	}
-	return report.Finish()
+	return report.Succeed(made)
 }
 
 // keep moves the output of npm or pip from its copy into the prefix.

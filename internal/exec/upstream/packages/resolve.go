@@ -81,7 +81,7 @@ func (s *Service) resolve(ctx context.Context, by access.Caller, e ecosystem, w 
 	}
 	defer s.lend(tool.Call{Proposal: p}, &c)()
 	ran, err := s.run(ctx, c, dir, "mcp/"+w.Server+"/"+by.Principal.String(), nil)
-	defer closeLayer(ran)
+	defer func() { _ = ran.Layer.Close() }() // the next start removes the rest
 	if err != nil {
 		return nil, wrapped(ctx, "resolving a package", err)
 	}
@@ -260,10 +260,4 @@ func lastOutput(ran sandbox.Report) string {
 		return "it wrote no output"
 	}
 	return text.Ellipsis(words, 1000)
-}
-
-func closeLayer(ran sandbox.Report) {
-	if ran.Layer != nil {
-		_ = ran.Layer.Close() // the next start removes the rest
-	}
 }

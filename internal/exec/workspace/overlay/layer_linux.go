@@ -136,8 +136,11 @@ func (l *Layer) Upper() *os.File { return l.upper }
 // Work returns the overlay's work directory, on the file system of Upper.
 func (l *Layer) Work() *os.File { return l.work }
 
-// Close removes all uncommitted writes of the program.
+// Close removes all uncommitted writes of the program. It does nothing for a nil Layer.
 func (l *Layer) Close() error {
+	if l == nil {
+		return nil
+	}
 	var err error
 	if l.holder != nil {
 		err = RemoveTree(l.holder, l.name)
