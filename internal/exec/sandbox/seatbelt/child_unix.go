@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"palyra/internal/exec/sandbox/inside"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -123,7 +125,7 @@ func (o order) start() (step string, err error) {
 }
 
 // same verifies that a path leads to a file in the expected state.
-func same(name string, want identity) error {
+func same(name string, want inside.Identity) error {
 	got, err := identityOf(name)
 	if err != nil {
 		return err
@@ -137,12 +139,12 @@ func same(name string, want identity) error {
 	return nil
 }
 
-func identityOf(name string) (identity, error) {
+func identityOf(name string) (inside.Identity, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(name, &st); err != nil {
-		return identity{}, err
+		return inside.Identity{}, err
 	}
-	return identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}, nil
+	return inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}, nil
 }
 
 // attempt tries actions that must be denied. A successful action is undone; the run is then

@@ -19,6 +19,7 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
 )
 
 // job is one run with all its resources. close releases them.
@@ -79,8 +80,8 @@ func (j *job) prepare() error {
 }
 
 // workspace checks the root and returns the working directory with its identity.
-func (j *job) workspace() (string, identity, error) {
-	var none identity
+func (j *job) workspace() (string, inside.Identity, error) {
+	var none inside.Identity
 	root := j.spec.WorkspaceRoot
 	if !filepath.IsAbs(root) || filepath.Clean(root) != root || root == "/" {
 		return "", none, reason.Errorf(reason.WorkspaceScope, "the root of the workspace is not a clean absolute path")
@@ -103,7 +104,7 @@ func (j *job) workspace() (string, identity, error) {
 	}
 	place, err := identityOf(dir)
 	// A directory's size and times change with its content.
-	return dir, identity{Dev: place.Dev, Ino: place.Ino}, err
+	return dir, inside.Identity{Dev: place.Dev, Ino: place.Ino}, err
 }
 
 // places creates the run's directory, its canary and the listener that must not be reachable.
@@ -188,10 +189,10 @@ func (j *job) arguments() error {
 // rlimits returns the limits that the helper sets on itself. They apply to every process of the
 // run individually. Memory limits are omitted because macOS does not enforce them. Process
 // limits are omitted because macOS counts all processes of a user.
-func rlimits(l sandbox.Limits) []rlimit {
+func rlimits(l sandbox.Limits) []inside.Rlimit {
 	const mib = 1 << 20
 	cpu := uint64(math.Ceil(l.CPU.Seconds()))
-	list := []rlimit{
+	list := []inside.Rlimit{
 		{Name: "cpu", Resource: unix.RLIMIT_CPU, Soft: cpu, Hard: cpu + 2},
 		{Name: "fsize", Resource: unix.RLIMIT_FSIZE, Soft: uint64(l.FileSize), Hard: uint64(l.FileSize)},
 		{Name: "nofile", Resource: unix.RLIMIT_NOFILE, Soft: uint64(l.OpenFiles), Hard: uint64(l.OpenFiles)},

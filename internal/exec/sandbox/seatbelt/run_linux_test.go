@@ -18,6 +18,7 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/egress"
 	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/inside"
 )
 
 func TestRun(t *testing.T) {
@@ -214,10 +215,10 @@ func TestStraggler(t *testing.T) {
 // Not parallel: it changes the current directory of the process.
 func TestSwapped(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if step, err := (order{Dir: t.TempDir(), Place: identity{Dev: 1, Ino: 1}}).settle(); err == nil || step != stepWorkspace {
+	if step, err := (order{Dir: t.TempDir(), Place: inside.Identity{Dev: 1, Ino: 1}}).settle(); err == nil || step != stepWorkspace {
 		t.Errorf("another workspace: %s, %v", step, err)
 	}
-	if step, err := (order{Exec: "/bin/false", File: identity{Ino: 1}, Argv: []string{"false"}}).start(); err == nil || step != stepProgram {
+	if step, err := (order{Exec: "/bin/false", File: inside.Identity{Ino: 1}, Argv: []string{"false"}}).start(); err == nil || step != stepProgram {
 		t.Errorf("another program: %s, %v", step, err)
 	}
 	for step, want := range map[string]reason.Code{

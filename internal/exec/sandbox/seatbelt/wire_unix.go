@@ -2,6 +2,8 @@
 
 package seatbelt
 
+import "palyra/internal/exec/sandbox/inside"
+
 // Additional descriptors of the helper. Both are closed when the tool starts.
 const (
 	wordFD   = 3 // from the runner: an order as JSON, then goWord
@@ -14,32 +16,15 @@ const goWord = "go\n"
 // order contains all parameters of the helper.
 type order struct {
 	// Dir is the working directory, and Place its required identity.
-	Dir   string   `json:"dir"`
-	Place identity `json:"place"`
+	Dir   string          `json:"dir"`
+	Place inside.Identity `json:"place"`
 	// Exec is the program, and File its required identity.
-	Exec    string   `json:"exec"`
-	File    identity `json:"file"`
-	Argv    []string `json:"argv"`
-	Env     []string `json:"env"`
-	Rlimits []rlimit `json:"rlimits"`
-	Tries   tries    `json:"tries"`
-}
-
-// identity identifies one state of a file. Zero times are not compared.
-type identity struct {
-	Dev   uint64 `json:"dev"`
-	Ino   uint64 `json:"ino"`
-	Size  int64  `json:"size"`
-	Mtime int64  `json:"mtime"`
-	Ctime int64  `json:"ctime"`
-}
-
-// rlimit is one resource limit (setrlimit(2)).
-type rlimit struct {
-	Name     string `json:"name"`
-	Resource int    `json:"resource"`
-	Soft     uint64 `json:"soft"`
-	Hard     uint64 `json:"hard"`
+	Exec    string          `json:"exec"`
+	File    inside.Identity `json:"file"`
+	Argv    []string        `json:"argv"`
+	Env     []string        `json:"env"`
+	Rlimits []inside.Rlimit `json:"rlimits"`
+	Tries   tries           `json:"tries"`
 }
 
 // tries are actions that must be denied inside.
