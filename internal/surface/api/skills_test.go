@@ -18,6 +18,8 @@ import (
 	"palyra/internal/exec/skill"
 	"palyra/internal/exec/skill/registry"
 	"palyra/internal/exec/skill/registry/registrytest"
+	"palyra/internal/store/sqlite/skills"
+	"palyra/internal/store/sqlite/sqlitetest"
 )
 
 // openSkills returns an empty registry of skills.
@@ -25,7 +27,7 @@ func (w *world) openSkills() *registry.Registry {
 	w.t.Helper()
 	w.skillsDir = filepath.Join(w.t.TempDir(), "skills")
 	return must.Get(registry.New(w.t.Context(), registry.Config{Guard: change.Unguarded,
-		Store: &registrytest.Memory{}, Dir: w.skillsDir, Limits: skill.DefaultLimits(), Now: w.now,
+		Store: skills.New(sqlitetest.Open(w.t)), Dir: w.skillsDir, Limits: skill.DefaultLimits(), Now: w.now,
 	}))(w.t)
 }
 

@@ -15,7 +15,7 @@ import (
 // BenchmarkLoad measures the cost of each call: loading a package of 3 MiB that was loaded
 // before.
 func BenchmarkLoad(b *testing.B) {
-	r := must.Get(registry.New(b.Context(), registry.Config{Guard: change.Unguarded, Store: &registrytest.Memory{}, Dir: filepath.Join(b.TempDir(), "skills"), Limits: skill.DefaultLimits()}))(b)
+	r := must.Get(registry.New(b.Context(), registry.Config{Guard: change.Unguarded, Store: newStore(b), Dir: filepath.Join(b.TempDir(), "skills"), Limits: skill.DefaultLimits()}))(b)
 	data := registrytest.Padded(b, registrytest.Manifest, registrytest.Key("example.org"), 3<<20)
 	must.Get(r.Install(b.Context(), alice, registrytest.Stage(b, r, alice, data)))(b)
 	b.SetBytes(int64(len(data)))

@@ -148,16 +148,16 @@ func TestRemovedWithItsPackage(t *testing.T) {
 	w.install(version(t, "1.1.0"))
 	w.install(version(t, "1.2.0"))
 	must.Do(t, w.Remove(t.Context(), alice, "notes", "1.2.0"))
-	if got := w.packages(); len(got) != 2 || len(w.store.Forgotten) != 0 {
-		t.Errorf("left: %v, forgotten %v", got, w.store.Forgotten)
+	if got := w.packages(); len(got) != 2 || len(w.store.forgotten) != 0 {
+		t.Errorf("left: %v, forgotten %v", got, w.store.forgotten)
 	}
 	_, err := w.Load(t.Context(), "notes", "")
 	refused(t, err, reason.NotFound, "the skill notes has no current version")
 	_, err = w.Load(t.Context(), "notes", "1.2.0")
 	refused(t, err, reason.NotFound, "1.2.0")
 	must.Do(t, w.Remove(t.Context(), alice, "notes", ""))
-	if got := w.packages(); len(got) != 0 || !slices.Equal(w.store.Forgotten, []string{"notes"}) || len(w.store.Kept.Versions) != 0 {
-		t.Errorf("left: %v, forgotten %v", got, w.store.Forgotten)
+	if got := w.packages(); len(got) != 0 || !slices.Equal(w.store.forgotten, []string{"notes"}) || len(w.rows().Versions) != 0 {
+		t.Errorf("left: %v, forgotten %v", got, w.store.forgotten)
 	}
 	refused(t, w.Remove(t.Context(), alice, "notes", ""), reason.NotFound, "notes")
 	if n := w.count(event.SkillRemoved); n != 3 {
@@ -197,7 +197,7 @@ func TestNothingIsInstalledWithoutTheJournal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	broken := errors.New("the disk is full")
-	w.store.Fail = func(registry.Change) error { return broken }
+	w.store.fail = broken
 	digest := w.bring(registrytest.Manifest, key)
 	if _, err := w.Install(t.Context(), alice, digest); !errors.Is(err, broken) {
 		t.Fatalf("installed: %v", err)
@@ -205,9 +205,9 @@ func TestNothingIsInstalledWithoutTheJournal(t *testing.T) {
 	if len(w.List())+len(w.Publishers())+len(w.Active()) != 0 {
 		t.Error("something is installed")
 	}
-	w.store.Fail = nil
+	w.store.fail = nil
 	must.Get(w.Install(t.Context(), alice, digest))(t)
-	w.store.Fail = func(registry.Change) error { return broken }
+	w.store.fail = broken
 	if _, err := w.SetStatus(t.Context(), alice, "notes", "", registry.Quarantined, ""); !errors.Is(err, broken) {
 		t.Errorf("quarantined: %v", err)
 	}

@@ -13,6 +13,9 @@ import (
 	"palyra/internal/exec/skill/registry"
 	"palyra/internal/exec/skill/registry/registrytest"
 	"palyra/internal/exec/wasm/guest"
+	"palyra/internal/store/sqlite"
+	"palyra/internal/store/sqlite/skills"
+	"palyra/internal/store/sqlite/sqlitetest"
 )
 
 var (
@@ -21,11 +24,35 @@ var (
 	other = registrytest.Key("somebody else")
 )
 
-// world is a registry with an in-memory store and real files.
+// store is an embedded store whose changes can fail.
+type store struct {
+	skills.Store
+	db *sqlite.DB
+	// forgotten are the skills whose storage was removed.
+	forgotten []string
+	// fail, if set, is the error of every change.
+	fail error
+}
+
+func newStore(t testing.TB) *store {
+	db := sqlitetest.Open(t)
+	return &store{Store: skills.New(db), db: db}
+}
+
+// ChangeSkills implements registry.Store.
+func (s *store) ChangeSkills(ctx context.Context, c registry.Change) error {
+	s.forgotten = append(s.forgotten, c.Forget...)
+	if s.fail != nil {
+		return s.fail
+	}
+	return s.Store.ChangeSkills(ctx, c)
+}
+
+// world is a registry with an embedded store and real files.
 type world struct {
 	*registry.Registry
 	t     *testing.T
-	store *registrytest.Memory
+	store *store
 	dir   string
 	// changed counts the notifications about changes.
 	changed int
@@ -36,7 +63,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, store: &registrytest.Memory{}, dir: filepath.Join(t.TempDir(), "skills"), limits: skill.DefaultLimits(), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
+	w := &world{t: t, store: newStore(t), dir: filepath.Join(t.TempDir(), "skills"), limits: skill.DefaultLimits(), now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	w.start()
 	return w
 }

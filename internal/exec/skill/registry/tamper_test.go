@@ -15,6 +15,7 @@ import (
 	"palyra/internal/exec/skill"
 	"palyra/internal/exec/skill/registry"
 	"palyra/internal/exec/skill/registry/registrytest"
+	"palyra/internal/store/sqlite"
 )
 
 // file returns the path of a version's package.
@@ -22,11 +23,35 @@ func (w *world) file(i registry.Installed) string {
 	return filepath.Join(w.dir, strings.TrimPrefix(i.Digest, "sha256:")+skill.Extension)
 }
 
-// row changes the row of a version, like an attacker with write access to the store's file.
-func (w *world) row(change func(*registry.Installed)) { change(&w.store.Kept.Versions[0]) }
+// rows returns the content of the store.
+func (w *world) rows() registry.Kept { return must.Get(w.store.Skills(w.t.Context()))(w.t) }
+
+// forge changes rows without an event, like an attacker with write access to the store's file.
+func (w *world) forge(c registry.Change) { must.Do(w.t, w.store.ChangeSkills(w.t.Context(), c)) }
+
+// row changes the first row of a version.
+func (w *world) row(change func(*registry.Installed)) registry.Installed {
+	old := w.rows().Versions[0]
+	forged := old
+	change(&forged)
+	w.forge(registry.Change{Drop: []registry.Installed{old}, Put: []registry.Installed{forged}})
+	return forged
+}
 
 // pin changes the row of the publisher.
-func (w *world) pin(change func(*registry.Publisher)) { change(&w.store.Kept.Publishers[0]) }
+func (w *world) pin(change func(*registry.Publisher)) {
+	p := w.rows().Publishers[0]
+	change(&p)
+	w.forge(registry.Change{Publishers: []registry.Publisher{p}})
+}
+
+// unpin removes all rows of publishers.
+func (w *world) unpin() {
+	must.Get(w.store.db.Commit(w.t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error {
+		_, err := tx.Exec("DELETE FROM skill_publishers")
+		return err
+	}}))(w.t)
+}
 
 // flipAt changes the last byte of a text in the package.
 func flipAt(text string) func(*testing.T, *world, registry.Installed) {
@@ -86,8 +111,8 @@ var tampering = []struct {
 	}, "not a regular file", true, registry.Active},
 	{"package and row, by a package of the pinned key", func(t *testing.T, w *world, i registry.Installed) {
 		data := registrytest.Package(t, registrytest.With(t, registrytest.Manifest, "Add a note.", "Add it."), key)
-		w.row(func(r *registry.Installed) { r.Digest = digestOf(data) })
-		must.Do(t, os.WriteFile(w.file(w.store.Kept.Versions[0]), data, 0o600))
+		forged := w.row(func(r *registry.Installed) { r.Digest = digestOf(data) })
+		must.Do(t, os.WriteFile(w.file(forged), data, 0o600))
 	}, "package's digest", false, registry.Active},
 	{"the status", func(t *testing.T, w *world, i registry.Installed) {
 		must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Quarantined, ""))(t)
@@ -116,7 +141,7 @@ var tampering = []struct {
 		w.pin(func(p *registry.Publisher) { p.Distrusted = false })
 	}, "quarantined", false, registry.Quarantined},
 	{"the publisher taken away", func(t *testing.T, w *world, i registry.Installed) {
-		w.store.Kept.Publishers = nil
+		w.unpin()
 	}, "no key of the publisher example.org is pinned", false, registry.Active},
 }
 
@@ -174,7 +199,7 @@ func TestRemovedPinIsNotAFirstUse(t *testing.T) {
 	w := newWorld(t)
 	w.install(registrytest.Manifest)
 	must.Do(t, w.Remove(t.Context(), alice, "notes", ""))
-	w.store.Kept.Publishers = nil
+	w.unpin()
 	w.start()
 	_, err := w.Install(t.Context(), alice, w.bring(registrytest.Manifest, other))
 	refused(t, err, reason.VerificationFailed, "the trust store has none")
@@ -231,7 +256,7 @@ func TestAddedRowIsNotAnInstallation(t *testing.T) {
 	data := registrytest.Package(t, version(t, "0.1.0"), key)
 	added := one
 	added.Version, added.Digest, added.Current = "0.1.0", digestOf(data), false
-	w.store.Kept.Versions = append(w.store.Kept.Versions, added)
+	w.forge(registry.Change{Put: []registry.Installed{added}})
 	must.Do(t, os.WriteFile(w.file(added), data, 0o600))
 	w.start()
 	for _, s := range registry.Statuses {
@@ -260,8 +285,9 @@ func TestChangeDoesNotConfirmOtherRows(t *testing.T) {
 	w.install(registrytest.Manifest)
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "", registry.Quarantined, ""))(t)
 	w.install(version(t, "1.1.0"))
-	for n := range w.store.Kept.Versions {
-		w.store.Kept.Versions[n].Status = registry.Active
+	for _, i := range w.rows().Versions {
+		i.Status = registry.Active
+		w.forge(registry.Change{Put: []registry.Installed{i}})
 	}
 	w.start()
 	must.Get(w.SetStatus(t.Context(), alice, "notes", "1.1.0", registry.Disabled, ""))(t)

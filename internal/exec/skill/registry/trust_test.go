@@ -10,6 +10,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/evidence/dsse"
+	"palyra/internal/evidence/journal"
 	"palyra/internal/exec/skill/registry"
 	"palyra/internal/exec/skill/registry/registrytest"
 )
@@ -25,13 +26,8 @@ func refused(t *testing.T, err error, code reason.Code, says string) {
 }
 
 // count returns the number of events with a code.
-func (w *world) count(code event.Code) (n int) {
-	for _, e := range w.store.All() {
-		if e.Code == code {
-			n++
-		}
-	}
-	return n
+func (w *world) count(code event.Code) int {
+	return len(must.Get(w.store.db.Events(w.t.Context(), journal.Filter{Code: string(code)}))(w.t))
 }
 
 // bring stages a package of a manifest, signed by a key.

@@ -13,6 +13,8 @@ import (
 	"palyra/internal/exec/skill"
 	"palyra/internal/exec/skill/registry"
 	"palyra/internal/exec/skill/registry/registrytest"
+	"palyra/internal/store/sqlite/skills"
+	"palyra/internal/store/sqlite/sqlitetest"
 	apidualcontrol "palyra/internal/surface/api/dualcontrol"
 )
 
@@ -40,7 +42,7 @@ func (m *meanwhile) Inspect(ctx context.Context, digest string) (registry.Inspec
 func TestUpdateWithoutNewPermissions(t *testing.T) {
 	t.Parallel()
 	for _, quarantined := range []bool{false, true} { // false is the control
-		r := must.Get(registry.New(t.Context(), registry.Config{Guard: change.Unguarded, Store: &registrytest.Memory{}, Dir: filepath.Join(t.TempDir(), "skills"), Limits: skill.DefaultLimits()}))(t)
+		r := must.Get(registry.New(t.Context(), registry.Config{Guard: change.Unguarded, Store: skills.New(sqlitetest.Open(t)), Dir: filepath.Join(t.TempDir(), "skills"), Limits: skill.DefaultLimits()}))(t)
 		file := func(version string) []byte {
 			return registrytest.Package(t, registrytest.With(t, registrytest.Manifest, `version = "1.0.0"`, `version = "`+version+`"`), registrytest.Key("first"))
 		}

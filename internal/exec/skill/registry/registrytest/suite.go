@@ -1,3 +1,5 @@
+// Package registrytest provides the conformance suite of registry.Store, and skill packages for
+// tests.
 package registrytest
 
 import (
