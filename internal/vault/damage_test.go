@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/vault"
@@ -162,7 +161,7 @@ func TestOlderStates(t *testing.T) {
 			if list := w.placeholders(t, ann); len(list) != 0 {
 				t.Errorf("calls may use %+v", list)
 			}
-			w.store.Tell(func(e *event.Draft) { e.Payload = unsealed.ReplaceAll(e.Payload, nil) })
+			w.store.EditEvents(func(payload []byte) []byte { return unsealed.ReplaceAll(payload, nil) })
 			if value, _, _ := w.Reveal(t.Context(), ann, token, 0); string(value) != c.unsaid {
 				t.Errorf("the control reads %q", value)
 			}

@@ -182,7 +182,7 @@ func TestSecretsOfAnOlderRelease(t *testing.T) {
 			must.Do(t, vault.Reseal(t.Context(), w.Service, r, func(m *vault.Secret) { m.Holder = "" }))
 			r.HeldBy = heldBy
 		})
-		w.store.Tell(func(e *event.Draft) { e.Payload = []byte(`{"version":1}`) })
+		w.store.EditEvents(func([]byte) []byte { return []byte(`{"version":1}`) })
 		_, err := w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: ofBot, Call: "c", Until: w.at.Add(60e9)})
 		refused(t, "held by "+heldBy, err, c.code)
 	}

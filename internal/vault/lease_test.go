@@ -166,7 +166,7 @@ func TestGateway(t *testing.T) {
 func TestLeasesExpire(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := vaulttest.NewStore()
+		store := vaulttest.NewStore(t)
 		s := must.Get(vault.New(vault.Config{
 			Store: store, Keys: vault.NewWrapper(vaulttest.NewKeys(), store),
 			Judge: vaulttest.Judge{ann.Principal: {access.PermVaultPut, access.PermSecretLease}},

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/vault/vaulttest"
 )
 
-// world is a vault in memory, with a time that tests advance.
+// world is a vault on an embedded store, with a time that tests advance.
 type world struct {
 	*vault.Service
 
@@ -45,7 +45,7 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	all := []access.Permission{access.PermVaultList, access.PermVaultPut, access.PermVaultGet, access.PermVaultDelete, access.PermVaultRekey, access.PermSecretLease}
 	w := &world{
-		store: vaulttest.NewStore(), keys: vaulttest.NewKeys(), at: time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC),
+		store: vaulttest.NewStore(t), keys: vaulttest.NewKeys(), at: time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC),
 		judge: vaulttest.Judge{ann.Principal: all, bob.Principal: all[:1], bot.Principal: {access.PermSecretLease}},
 	}
 	w.holders = map[string]string{"agent:bot": "user:ann", "agent:x": "user:ann", "skill:web": "SHA256:first"}

@@ -18,11 +18,11 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
-	"palyra/internal/evidence/journal"
 	"palyra/internal/exec/upstream"
 	"palyra/internal/exec/upstream/declared"
 	"palyra/internal/exec/upstream/oauth"
 	"palyra/internal/gateway/gatewaytest"
+	"palyra/internal/store/sqlite/sqlitetest"
 	"palyra/internal/vault"
 	"palyra/internal/vault/vaulttest"
 )
@@ -56,7 +56,7 @@ func (judge) Permit(c vault.Borrower, p access.Permission, ref vault.Ref) error 
 
 func newLoginWorld(t *testing.T) *loginWorld {
 	t.Helper()
-	w := &loginWorld{place: newPlace(t), store: vaulttest.NewStore(), at: time.Now(), log: &strings.Builder{}}
+	w := &loginWorld{place: newPlace(t), store: vaulttest.NewStore(t), at: time.Now(), log: &strings.Builder{}}
 	w.person = access.Caller{Principal: gatewaytest.Agent.OnBehalfOf, OnBehalfOf: gatewaytest.Agent.OnBehalfOf}
 	w.vault = must.Get(vault.New(vault.Config{
 		Store: w.store, Keys: vault.NewWrapper(vaulttest.NewKeys(), w.store), Now: func() time.Time { return w.at },
@@ -174,10 +174,10 @@ func (w *loginWorld) hidesTokens() {
 	w.t.Helper()
 	var text strings.Builder
 	text.WriteString(w.log.String())
-	for _, e := range slices.Concat(w.events, w.store.Events()) {
+	for _, e := range w.events {
 		text.Write(e.Payload)
 	}
-	for _, e := range must.Get(w.db.Events(w.t.Context(), journal.Filter{Limit: 1000}))(w.t) {
+	for _, e := range slices.Concat(w.store.Events(), sqlitetest.Events(w.t, w.db)) {
 		text.Write(e.Payload)
 	}
 	for _, list := range []map[string]string{w.place.tokens, w.place.refreshes} {

@@ -46,7 +46,7 @@ type vaulted struct {
 
 func newVaulted(t *testing.T, change ...func(*upstream.Config)) *vaulted {
 	t.Helper()
-	w := &vaulted{kept: vaulttest.NewStore(), ref: vault.Ref{Scope: "global", Key: "signing"}}
+	w := &vaulted{kept: vaulttest.NewStore(t), ref: vault.Ref{Scope: "global", Key: "signing"}}
 	w.vault = must.Get(vault.New(vault.Config{Store: w.kept, Keys: vault.NewWrapper(vaulttest.NewKeys(), w.kept), Judge: judge{}}))(t)
 	desk := lend.New(time.Minute, slog.New(slog.DiscardHandler))
 	desk.Serve(w.vault)

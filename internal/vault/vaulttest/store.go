@@ -1,38 +1,41 @@
-// Package vaulttest has in-memory implementations of a vault's store and keys for tests, and the
-// conformance suite of vault.Store.
+// Package vaulttest has an embedded store of a vault whose writes can fail, keys in memory, and
+// the conformance suite of vault.Store.
 package vaulttest
 
 import (
-	"bytes"
-	"cmp"
 	"context"
-	"slices"
 	"sync"
-	"time"
+	"testing"
 
 	"palyra/internal/core/event"
+	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/evidence/journal"
+	"palyra/internal/store/sqlite"
+	"palyra/internal/store/sqlite/sqlitetest"
 	"palyra/internal/vault"
 )
 
-// Store is an in-memory vault.Store that records its events.
+// Store is an embedded store whose writes can fail.
 type Store struct {
+	sqlite.SecretStore
 	// OnUse is called after a use was recorded; may be nil.
 	OnUse func()
 
-	mu      sync.Mutex
-	records map[vault.Ref]vault.Record
-	exports []vault.Exported
-	events  []event.Draft
-	fail    error
+	t    testing.TB
+	db   *sqlite.DB
+	mu   sync.Mutex
+	fail error
 }
 
-var _ vault.Store = (*Store)(nil)
-
 // NewStore returns an empty store.
-func NewStore() *Store { return &Store{records: map[vault.Ref]vault.Record{}} }
+func NewStore(t testing.TB) *Store {
+	t.Helper()
+	db := sqlitetest.Open(t)
+	return &Store{SecretStore: sqlite.NewSecrets(db), t: t, db: db}
+}
 
-// Fail makes every method with an event fail with err; nil stops that.
+// Fail makes every method that writes fail with err; nil stops that.
 func (s *Store) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,115 +43,74 @@ func (s *Store) Fail(err error) {
 }
 
 // Events returns the journaled events.
-func (s *Store) Events() []event.Draft {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.events)
+func (s *Store) Events() []journal.Event {
+	s.t.Helper()
+	return sqlitetest.Events(s.t, s.db)
 }
 
-// Edit changes a record directly.
+// Edit changes a record directly, like an attacker with write access to the store's file. A
+// missing record is created.
 func (s *Store) Edit(ref vault.Ref, edit func(*vault.Record)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r := copied(s.records[ref])
+	s.t.Helper()
+	r, err := s.Record(context.Background(), ref)
+	if err != nil && reason.Of(err) != reason.NotFound {
+		s.t.Fatal(err)
+	}
 	edit(&r)
-	s.records[ref] = r
-}
-
-func copied(r vault.Record) vault.Record {
-	r.Metadata, r.Seal, r.Versions = bytes.Clone(r.Metadata), bytes.Clone(r.Seal), slices.Clone(r.Versions)
-	for i, v := range r.Versions {
-		r.Versions[i].Key, r.Versions[i].Box = bytes.Clone(v.Key), bytes.Clone(v.Box)
-	}
-	return r
-}
-
-// Record implements vault.Store.
-func (s *Store) Record(_ context.Context, ref vault.Ref) (vault.Record, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	r, ok := s.records[ref]
-	if !ok {
-		return vault.Record{}, vault.NoSuchSecret(ref)
-	}
-	return s.journaled(r), nil
-}
-
-// journaled returns a copy of a record with its newest journaled state.
-func (s *Store) journaled(r vault.Record) vault.Record {
-	r = copied(r)
-	for _, e := range s.events {
-		if e.Subject == r.Ref.String() && (e.Code == event.SecretPut || e.Code == event.SecretRemoved || e.Code == event.SecretEnded) {
-			r.Last = vault.LastEvent{Code: e.Code, Payload: e.Payload}
+	s.commit(func(tx *sqlite.Tx) error {
+		if _, err := tx.Exec("DELETE FROM secret_versions WHERE scope = ?1 AND key = ?2", ref.Scope, ref.Key); err != nil {
+			return err
 		}
-	}
-	return r
-}
-
-// Tell changes the journaled events directly.
-func (s *Store) Tell(edit func(*event.Draft)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.events {
-		edit(&s.events[i])
-	}
-}
-
-func compare(a, b vault.Ref) int {
-	return cmp.Or(cmp.Compare(a.Scope, b.Scope), cmp.Compare(a.Key, b.Key))
-}
-
-// Records implements vault.Store.
-func (s *Store) Records(_ context.Context, q vault.Query) ([]vault.Record, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []vault.Record
-	for ref, r := range s.records {
-		if q.Scope != "" && ref.Scope != q.Scope || compare(ref, q.After) <= 0 || q.Placed && !r.Placed {
-			continue
+		for _, v := range r.Versions {
+			if _, err := tx.Exec("INSERT INTO secret_versions (scope, key, version, kek, wrapped_key, box) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+				ref.Scope, ref.Key, v.Number, v.KEK, v.Key, v.Box); err != nil {
+				return err
+			}
 		}
-		r = s.journaled(r)
-		r.Versions = slices.DeleteFunc(r.Versions, func(v vault.Version) bool { return v.Number != r.Newest })
-		for i := range r.Versions {
-			r.Versions[i].Box = nil
+		_, err := tx.Exec("INSERT OR REPLACE INTO secrets (scope, key, newest, metadata, seal, placed, held_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+			ref.Scope, ref.Key, r.Newest, r.Metadata, r.Seal, r.Placed, r.HeldBy)
+		return err
+	})
+}
+
+// EditEvents changes the payloads of the journaled events directly.
+func (s *Store) EditEvents(edit func(payload []byte) []byte) {
+	s.t.Helper()
+	events := s.Events()
+	s.commit(func(tx *sqlite.Tx) error {
+		for _, e := range events {
+			if _, err := tx.Exec("UPDATE events SET payload = ?2 WHERE seq = ?1", e.Seq, edit(e.Payload)); err != nil {
+				return err
+			}
 		}
-		list = append(list, r)
+		return nil
+	})
+}
+
+func (s *Store) commit(write func(*sqlite.Tx) error) {
+	s.t.Helper()
+	must.Get(s.db.Commit(context.Background(), sqlite.Unit{Check: write}))(s.t)
+}
+
+// unlessFailing writes, or returns the error of Fail.
+func (s *Store) unlessFailing(write func() error) error {
+	s.mu.Lock()
+	err := s.fail
+	s.mu.Unlock()
+	if err != nil {
+		return err
 	}
-	slices.SortFunc(list, func(a, b vault.Record) int { return compare(a.Ref, b.Ref) })
-	return list[:min(len(list), q.Limit)], nil
+	return write()
 }
 
 // PutRecord implements vault.Store.
-func (s *Store) PutRecord(_ context.Context, r vault.Record, old []byte, e event.Draft) error {
-	return s.change(e, func() error {
-		was := s.records[r.Ref]
-		if !bytes.Equal(was.Seal, old) {
-			return vault.ErrChanged
-		}
-		r = copied(r)
-		r.LastUsed = was.LastUsed
-		for i, v := range r.Versions {
-			if v.Box != nil {
-				continue
-			}
-			at := slices.IndexFunc(was.Versions, func(o vault.Version) bool { return o.Number == v.Number })
-			if at >= 0 {
-				r.Versions[i] = was.Versions[at]
-			}
-		}
-		s.records[r.Ref] = r
-		return nil
-	})
+func (s *Store) PutRecord(ctx context.Context, r vault.Record, old []byte, e event.Draft) error {
+	return s.unlessFailing(func() error { return s.SecretStore.PutRecord(ctx, r, old, e) })
 }
 
 // UseRecord implements vault.Store.
-func (s *Store) UseRecord(_ context.Context, ref vault.Ref, seal []byte, e event.Draft) error {
-	err := s.change(e, func() error {
-		if r, ok := s.records[ref]; !ok || !bytes.Equal(r.Seal, seal) {
-			return vault.ErrChanged
-		}
-		return nil
-	})
+func (s *Store) UseRecord(ctx context.Context, ref vault.Ref, seal []byte, e event.Draft) error {
+	err := s.unlessFailing(func() error { return s.SecretStore.UseRecord(ctx, ref, seal, e) })
 	if s.OnUse != nil {
 		s.OnUse()
 	}
@@ -156,92 +118,21 @@ func (s *Store) UseRecord(_ context.Context, ref vault.Ref, seal []byte, e event
 }
 
 // RemoveRecord implements vault.Store.
-func (s *Store) RemoveRecord(_ context.Context, ref vault.Ref, e event.Draft) error {
-	return s.change(e, func() error {
-		if _, ok := s.records[ref]; !ok {
-			return vault.NoSuchSecret(ref)
-		}
-		delete(s.records, ref)
-		return nil
-	})
+func (s *Store) RemoveRecord(ctx context.Context, ref vault.Ref, e event.Draft) error {
+	return s.unlessFailing(func() error { return s.SecretStore.RemoveRecord(ctx, ref, e) })
 }
 
 // KeepExport implements vault.Store.
-func (s *Store) KeepExport(_ context.Context, keks []string, e event.Draft) error {
-	return s.change(e, func() error {
-		for _, id := range keks {
-			s.exports = slices.DeleteFunc(s.exports, func(x vault.Exported) bool { return x.KEK == id })
-			s.exports = append(s.exports, vault.Exported{KEK: id, At: time.Now()})
-		}
-		return nil
-	})
-}
-
-// Exports implements vault.Store.
-func (s *Store) Exports(context.Context) ([]vault.Exported, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.exports), nil
+func (s *Store) KeepExport(ctx context.Context, keks []string, e event.Draft) error {
+	return s.unlessFailing(func() error { return s.SecretStore.KeepExport(ctx, keks, e) })
 }
 
 // Journal implements vault.Store.
-func (s *Store) Journal(_ context.Context, e event.Draft) error {
-	return s.change(e, func() error { return nil })
-}
-
-func (s *Store) change(e event.Draft, do func() error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fail != nil {
-		return s.fail
-	}
-	if err := do(); err != nil {
-		return err
-	}
-	s.events = append(s.events, e)
-	return nil
-}
-
-// StaleBoxes implements vault.Boxes.
-func (s *Store) StaleBoxes(_ context.Context, current string, after vault.Box, limit int) ([]vault.Box, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []vault.Box
-	for ref, r := range s.records {
-		for _, v := range r.Versions {
-			b := vault.Box{About: vault.About(ref, v.Number), KEK: v.KEK, Key: bytes.Clone(v.Key)}
-			if v.KEK != current && order(b, after) > 0 {
-				list = append(list, b)
-			}
-		}
-	}
-	slices.SortFunc(list, order)
-	return list[:min(len(list), limit)], nil
-}
-
-func order(a, b vault.Box) int {
-	return cmp.Or(cmp.Compare(a.KEK, b.KEK), cmp.Compare(a.About, b.About))
+func (s *Store) Journal(ctx context.Context, e event.Draft) error {
+	return s.unlessFailing(func() error { return s.SecretStore.Journal(ctx, e) })
 }
 
 // ReplaceBoxes implements vault.Boxes.
-func (s *Store) ReplaceBoxes(_ context.Context, old, fresh []vault.Box) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fail != nil {
-		return s.fail
-	}
-	for i, b := range fresh {
-		ref, number, err := vault.ParseAbout(b.About)
-		if err != nil {
-			return reason.Errorf(reason.Internal, "%w", err)
-		}
-		r := copied(s.records[ref])
-		for j, v := range r.Versions {
-			if v.Number == number && v.KEK == old[i].KEK && bytes.Equal(v.Key, old[i].Key) {
-				r.Versions[j].KEK, r.Versions[j].Key = b.KEK, bytes.Clone(b.Key)
-				s.records[ref] = r
-			}
-		}
-	}
-	return nil
+func (s *Store) ReplaceBoxes(ctx context.Context, old, fresh []vault.Box) error {
+	return s.unlessFailing(func() error { return s.SecretStore.ReplaceBoxes(ctx, old, fresh) })
 }

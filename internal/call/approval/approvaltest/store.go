@@ -3,7 +3,6 @@
 package approvaltest
 
 import (
-	"bytes"
 	"context"
 	"slices"
 	"sync"
@@ -55,15 +54,5 @@ func (s *Store) Update(ctx context.Context, fn func(approval.Tx) error) error {
 // Events returns the journaled events in order.
 func (s *Store) Events() []journal.Event {
 	s.t.Helper()
-	var all []journal.Event
-	err := s.db.Scan(context.Background(), 0, s.db.Head().Seq, func(e *journal.Event) error {
-		one := *e
-		one.Payload = bytes.Clone(e.Payload) // the buffer is used for the next event
-		all = append(all, one)
-		return nil
-	})
-	if err != nil {
-		s.t.Errorf("reading the events: %v", err)
-	}
-	return all
+	return sqlitetest.Events(s.t, s.db)
 }

@@ -24,7 +24,7 @@ var (
 	bob = access.Caller{Principal: access.User("bob"), OnBehalfOf: access.User("bob")}
 )
 
-// testVault is an in-memory vault with a desk.
+// testVault is a vault with a desk.
 type testVault struct {
 	*Desk
 
@@ -35,7 +35,7 @@ type testVault struct {
 
 func newVault(t *testing.T) testVault {
 	t.Helper()
-	store, keys := vaulttest.NewStore(), vaulttest.NewKeys()
+	store, keys := vaulttest.NewStore(t), vaulttest.NewKeys()
 	judge := vaulttest.Judge{ann.Principal: {access.PermVaultPut, access.PermVaultDelete, access.PermSecretLease}, bob.Principal: {access.PermVaultPut}}
 	v := must.Get(vault.New(vault.Config{Store: store, Keys: vault.NewWrapper(keys, store), Judge: judge, Holders: func(vault.Kind, string) string { return "SHA256:key" }, Own: []vault.Ref{{Scope: "global", Key: "model"}}}))(t)
 	d := New(time.Minute, slog.New(slog.DiscardHandler))
