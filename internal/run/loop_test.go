@@ -46,7 +46,7 @@ func TestRunFromTaskToEnd(t *testing.T) {
 		}
 		w.wantConversation()
 		journaled := []event.Code{event.RunStarted, event.ModelTurn, event.Proposed, event.Evaluated, event.Decided, event.Attested, event.ModelTurn, event.RunFinished}
-		if got := w.store.Codes(r.ID); !slices.Equal(got, journaled) {
+		if got := w.store.codes(r.ID); !slices.Equal(got, journaled) {
 			t.Errorf("journal %v, want %v", got, journaled)
 		}
 	})
@@ -149,7 +149,7 @@ func TestEnds(t *testing.T) {
 				wantReason(t, inbox.Say(t.Context(), "more"), reason.RunEnded)
 				// Every turn of the model is journaled, also a turn whose only call could not start.
 				turns := 0
-				for _, code := range w.store.Codes(r.ID) {
+				for _, code := range w.store.codes(r.ID) {
 					if code == event.ModelTurn {
 						turns++
 					}
@@ -187,7 +187,7 @@ func TestTimeBudgetIsNotOfTheJournalsClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, waits)
 		defer w.stop()
-		w.store.Now = func() time.Time { return time.Now().Add(24 * time.Hour) }
+		w.store.ahead.Store(int64(24 * time.Hour))
 		began := time.Now()
 		r, _ := w.start(run.Start{Budget: run.Budget{WallClock: time.Minute}})
 		wantEnd(t, w.finish(r.ID), run.Failed, reason.TimeBudget)

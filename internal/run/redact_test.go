@@ -45,7 +45,7 @@ func TestNothingSecretIsStored(t *testing.T) {
 		must.Do(t, inbox.Say(t.Context(), "or "+secretKey))
 		close(said)
 		w.finish(r.ID)
-		stored := w.store.Text()
+		stored := w.store.text()
 		for _, secret := range []string{secretKey, declared} {
 			if strings.Contains(stored, secret) {
 				i := strings.Index(stored, secret)
@@ -83,7 +83,7 @@ func TestLargeTextsAreBlobsAndComeBackWhole(t *testing.T) {
 		if end := w.finish(r.ID); len(end.Message) >= 40<<10 {
 			t.Errorf("the row keeps %d bytes of the task", len(end.Message))
 		}
-		for _, e := range w.store.All() {
+		for _, e := range w.store.all() {
 			if len(e.Payload) > 20<<10 {
 				t.Errorf("the payload of %s has %d bytes", e.Code, len(e.Payload))
 			}

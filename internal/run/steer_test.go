@@ -251,11 +251,11 @@ func TestUnrecordedMessageIsNotDelivered(t *testing.T) {
 		w.pipeline.tools["slow"] = sleeps(time.Second)
 		r, inbox := w.start(run.Start{})
 		synctest.Wait()
-		w.store.FailWith(func(run.Write) error { return errDisk })
+		w.store.failWith(func(run.Write) error { return errDisk })
 		if err := inbox.Say(t.Context(), "lost"); err == nil {
 			t.Error("a message that is not durable was accepted")
 		}
-		w.store.FailWith(nil)
+		w.store.failWith(nil)
 		w.finish(r.ID)
 		if last := w.model.asked(2).Messages[2]; last.Text != "" {
 			t.Errorf("the model was told %q", last.Text)
@@ -435,12 +435,12 @@ func TestKilledRunsAreClosedAtTheNextStart(t *testing.T) {
 		r, _ := w.start(run.Start{})
 		synctest.Wait()
 		// The disk is full, as if the process had been killed.
-		w.store.FailWith(func(run.Write) error { return errDisk })
+		w.store.failWith(func(run.Write) error { return errDisk })
 		w.stop()
 		if got, _ := w.Get(t.Context(), r.ID); got.State != run.Running {
 			t.Fatalf("control: the run is %s", got.State)
 		}
-		w.store.FailWith(nil)
+		w.store.failWith(nil)
 		w.open()
 		defer w.stop()
 		n, err := run.CloseInterrupted(t.Context(), w.store, slog.New(slog.DiscardHandler))
@@ -463,9 +463,9 @@ func TestUnreadableRunIsClosedAtTheNextStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, waits)
 	r, _ := w.start(run.Start{})
-	w.store.FailWith(func(run.Write) error { return errDisk })
+	w.store.failWith(func(run.Write) error { return errDisk })
 	w.stop()
-	w.store.FailWith(nil)
+	w.store.failWith(nil)
 	bad := event.Draft{Code: event.ModelTurn, Run: r.ID, Actor: agent.Principal.String(), Subject: r.ID, Payload: json.RawMessage(`{"input_tokens":9223372036854776000}`)}
 	must.Do(t, w.store.Append(t.Context(), run.Write{Drafts: []event.Draft{bad}}))
 	w.open()
@@ -485,7 +485,7 @@ func TestEndIsTriedUntilItIsDurable(t *testing.T) {
 		w := newWorld(t, says("done"))
 		defer w.stop()
 		refused := 0
-		w.store.FailWith(func(wr run.Write) error {
+		w.store.failWith(func(wr run.Write) error {
 			if wr.Drafts[0].Code == event.RunFinished && refused < 3 {
 				refused++
 				return errDisk
@@ -543,8 +543,8 @@ func TestStartRefuses(t *testing.T) {
 			}
 		})
 	}
-	if w.Roster.Active() != 0 || len(w.store.All()) != 0 {
-		t.Errorf("%d runs, %d events", w.Roster.Active(), len(w.store.All()))
+	if w.Roster.Active() != 0 || len(w.store.all()) != 0 {
+		t.Errorf("%d runs, %d events", w.Roster.Active(), len(w.store.all()))
 	}
 }
 
@@ -576,7 +576,7 @@ func TestStartThatIsNotDurableStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, says("done"))
 		defer w.stop()
-		w.store.FailWith(func(run.Write) error { return errDisk })
+		w.store.failWith(func(run.Write) error { return errDisk })
 		if _, _, err := w.Start(t.Context(), agent, run.Start{Message: "x"}); err == nil {
 			t.Error("a run that is not durable was started")
 		}

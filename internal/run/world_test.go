@@ -26,7 +26,6 @@ import (
 	"palyra/internal/gateway/gatewaytest"
 	"palyra/internal/run"
 	"palyra/internal/run/model"
-	"palyra/internal/run/runtest"
 )
 
 var (
@@ -98,7 +97,7 @@ type work func(ctx context.Context, s toolcall.Submission, output func(string)) 
 // pipeline is a fake of the real pipeline with the same writes, in the same order and
 // transactions.
 type pipeline struct {
-	store     *runtest.Memory
+	store     *store
 	approvals *approvals
 	tools     map[string]work
 	// ended, if set, is called with a call's run after the call's end was written, and before it
@@ -313,7 +312,7 @@ func fails(err error) work {
 type world struct {
 	t *testing.T
 	*run.Manager
-	store     *runtest.Memory
+	store     *store
 	approvals *approvals
 	pipeline  *pipeline
 	model     *scripted
@@ -323,7 +322,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, steps ...step) *world {
-	w := &world{t: t, store: runtest.NewMemory(), approvals: newApprovals(), model: &scripted{steps: steps}}
+	w := &world{t: t, store: newStore(t), approvals: newApprovals(), model: &scripted{steps: steps}}
 	w.pipeline = &pipeline{store: w.store, approvals: w.approvals, made: make(map[string]int), tools: map[string]work{
 		"echo": returns(`{"ok":true}`), "deny": fails(errDeny),
 	}}

@@ -1,3 +1,4 @@
+// Package runtest is the conformance suite of run stores.
 package runtest
 
 import (
