@@ -93,8 +93,8 @@ func TestCallElsewhere(t *testing.T) {
 		`{"path":"general"}`:                        {"chat/read", "path=general"},
 		`{"path":"b.go"}`:                           {"fs.read", "--input", `{"path":"b.go"}`},
 	} {
-		if got := sent(t, w, args...); got != want || w.Gateway.WorkspacesAsked != 0 {
-			t.Errorf("%v: %s after %d questions, want %s", args, got, w.Gateway.WorkspacesAsked, want)
+		if got := sent(t, w, args...); got != want || len(clitest.Requests[*palyrav1.ListWorkspacesRequest](w)) != 0 {
+			t.Errorf("%v: %s after %d questions, want %s", args, got, len(clitest.Requests[*palyrav1.ListWorkspacesRequest](w)), want)
 		}
 	}
 	t.Chdir(filepath.Join(filepath.Dir(outer), "elsewhere"))

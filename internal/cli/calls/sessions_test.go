@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 )
 
@@ -29,7 +30,7 @@ func TestSessions(t *testing.T) {
 			}
 		})
 	}
-	if got := w.Gateway.EndedSessions; len(got) != 1 || got[0].GetReason() != "looked" || got[0].GetSessionId() != clitest.SessionID {
+	if got := clitest.Requests[*palyrav1.SessionServiceEndSessionRequest](w); len(got) != 1 || got[0].GetReason() != "looked" || got[0].GetSessionId() != clitest.SessionID {
 		t.Errorf("ended: %v", got)
 	}
 }

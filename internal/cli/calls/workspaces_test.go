@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 )
 
@@ -40,7 +41,7 @@ func TestWorkspaceUndo(t *testing.T) {
 	if !strings.Contains(again.Err, "was already undone") {
 		t.Errorf("undone again: %s", again.Err)
 	}
-	if got := len(w.Gateway.Undone); got != 3 || w.Gateway.Undone[0].GetReason() != "wrong" {
-		t.Errorf("%d were undone: %v", got, w.Gateway.Undone)
+	if got := len(clitest.Requests[*palyrav1.UndoChangeSetRequest](w)); got != 3 || clitest.Requests[*palyrav1.UndoChangeSetRequest](w)[0].GetReason() != "wrong" {
+		t.Errorf("%d were undone: %v", got, clitest.Requests[*palyrav1.UndoChangeSetRequest](w))
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/oklog/ulid/v2"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -180,87 +179,95 @@ func (j *Journal) Append(t *testing.T, code event.Code, x attest.Execution, subj
 	must.Get(j.Log.Append(context.Background(), d))(t)
 }
 
-type fakeJournalService struct{ f *Gateway }
-
-func (s fakeJournalService) ListEvents(ctx context.Context, req *palyrav1.ListEventsRequest) (*palyrav1.ListEventsResponse, error) {
-	size := int(req.GetPageSize())
-	if size == 0 || size > 2 {
-		size = 2 // small pages, to test paging
-	}
-	page, err := s.f.Journal.Log.List(ctx, journal.Filter{Code: req.GetFilter().GetCode(), After: req.GetAfter(), Limit: size})
-	if err != nil {
-		return nil, err
-	}
-	out := &palyrav1.ListEventsResponse{}
-	for _, e := range page {
-		out.Events = append(out.Events, wireEvent(e))
-	}
-	if len(page) == size {
-		out.NextAfter = page[len(page)-1].Seq
-	}
-	return out, nil
-}
-
-func (s fakeJournalService) TailEvents(ctx context.Context, req *palyrav1.TailEventsRequest, stream *connect.ServerStream[palyrav1.TailEventsResponse]) error {
-	return s.f.Journal.Log.Follow(ctx, req.GetAfter(), func(e journal.Event) error {
-		return stream.Send(&palyrav1.TailEventsResponse{Event: wireEvent(e)})
+func (f *Gateway) serveJournal() {
+	serve(f, func(ctx context.Context, req *palyrav1.ListEventsRequest) (*palyrav1.ListEventsResponse, error) {
+		size := int(req.GetPageSize())
+		if size == 0 || size > 2 {
+			size = 2 // small pages, to test paging
+		}
+		page, err := f.Journal.Log.List(ctx, journal.Filter{Code: req.GetFilter().GetCode(), After: req.GetAfter(), Limit: size})
+		out := &palyrav1.ListEventsResponse{}
+		for _, e := range page {
+			out.Events = append(out.Events, wireEvent(e))
+		}
+		if len(page) == size {
+			out.NextAfter = page[len(page)-1].Seq
+		}
+		return out, err
+	})
+	stream(f, func(ctx context.Context, req *palyrav1.TailEventsRequest, send func(*palyrav1.TailEventsResponse) error) error {
+		return f.Journal.Log.Follow(ctx, req.GetAfter(), func(e journal.Event) error {
+			return send(&palyrav1.TailEventsResponse{Event: wireEvent(e)})
+		})
+	})
+	serve(f, func(ctx context.Context, req *palyrav1.GetEventRequest) (*palyrav1.GetEventResponse, error) {
+		e, err := f.Journal.Log.Get(ctx, req.GetSeq())
+		if err != nil {
+			return nil, notFound("%w", err)
+		}
+		return &palyrav1.GetEventResponse{Event: wireEvent(e)}, nil
+	})
+	serve(f, func(ctx context.Context, _ *palyrav1.GetCheckpointRequest) (*palyrav1.GetCheckpointResponse, error) {
+		cp, err := f.Journal.Log.Checkpoints.Write(ctx)
+		return &palyrav1.GetCheckpointResponse{Note: cp.Note, TreeSize: cp.Size, VerifierKey: f.Journal.Log.Checkpoints.Keys()[0]}, err
+	})
+	serve(f, func(ctx context.Context, req *palyrav1.ProveEventRequest) (*palyrav1.ProveEventResponse, error) {
+		p, err := f.Journal.Log.Prove(ctx, req.GetSeq())
+		if err != nil {
+			return nil, notFound("%w", err)
+		}
+		c, err := f.Journal.Log.Consistency(ctx, req.GetOldTreeSize(), p.Checkpoint.Size)
+		if err != nil {
+			return nil, reason.Errorf(reason.InvalidInput, "%w", err)
+		}
+		return &palyrav1.ProveEventResponse{
+			Event: wireEvent(p.Event), Checkpoint: p.Checkpoint.Note, VerifierKey: f.Journal.signerOf(p.Checkpoint), Inclusion: hexes(p.Hashes), Consistency: hexes(c.Hashes),
+		}, nil
+	})
+	stream(f, func(ctx context.Context, req *palyrav1.ExportJournalRequest, send func(*palyrav1.ExportJournalResponse) error) error {
+		keys, err := f.Journal.keySet()
+		if err != nil {
+			return err
+		}
+		return f.Journal.Log.Export(ctx, sendWriter(send), req.GetAfter(), keys)
+	})
+	serve(f, func(_ context.Context, req *palyrav1.GetAttestationRequest) (*palyrav1.GetAttestationResponse, error) {
+		e, ok := f.Journal.Envelopes[req.GetId()]
+		if !ok {
+			return nil, notFound("attestation %s not found", req.GetId())
+		}
+		return &palyrav1.GetAttestationResponse{AttestationId: e.ID, EnvelopeJson: e.JSON, JournalSeq: 1}, nil
+	})
+	serve(f, func(context.Context, *palyrav1.ListAttestationsRequest) (*palyrav1.ListAttestationsResponse, error) {
+		out := &palyrav1.ListAttestationsResponse{}
+		for id := range f.Journal.Envelopes {
+			out.Attestations = append(out.Attestations, &palyrav1.AttestationSummary{AttestationId: id, Tool: "echo", Outcome: "succeeded", At: now})
+		}
+		return out, nil
+	})
+	serve(f, func(context.Context, *palyrav1.GetKeySetRequest) (*palyrav1.GetKeySetResponse, error) {
+		text, err := f.Journal.keySet()
+		return &palyrav1.GetKeySetResponse{KeySetJson: text}, err
 	})
 }
 
-func (s fakeJournalService) GetEvent(ctx context.Context, req *palyrav1.GetEventRequest) (*palyrav1.GetEventResponse, error) {
-	e, err := s.f.Journal.Log.Get(ctx, req.GetSeq())
-	if err != nil {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, err.Error(), nil)
-	}
-	return &palyrav1.GetEventResponse{Event: wireEvent(e)}, nil
-}
-
-func (s fakeJournalService) GetCheckpoint(ctx context.Context, _ *palyrav1.GetCheckpointRequest) (*palyrav1.GetCheckpointResponse, error) {
-	cp, err := s.f.Journal.Log.Checkpoints.Write(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &palyrav1.GetCheckpointResponse{Note: cp.Note, TreeSize: cp.Size, VerifierKey: s.f.Journal.Log.Checkpoints.Keys()[0]}, nil
-}
-
-func (s fakeJournalService) ProveEvent(ctx context.Context, req *palyrav1.ProveEventRequest) (*palyrav1.ProveEventResponse, error) {
-	p, err := s.f.Journal.Log.Prove(ctx, req.GetSeq())
-	if err != nil {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, err.Error(), nil)
-	}
-	out := &palyrav1.ProveEventResponse{Event: wireEvent(p.Event), Checkpoint: p.Checkpoint.Note, VerifierKey: s.f.Journal.signerOf(p.Checkpoint)}
-	for _, h := range p.Hashes {
-		out.Inclusion = append(out.Inclusion, hex.EncodeToString(h[:]))
-	}
-	c, err := s.f.Journal.Log.Consistency(ctx, req.GetOldTreeSize(), p.Checkpoint.Size)
-	if err != nil {
-		return nil, GatewayError(connect.CodeInvalidArgument, reason.InvalidInput, err.Error(), nil)
-	}
-	for _, h := range c.Hashes {
-		out.Consistency = append(out.Consistency, hex.EncodeToString(h[:]))
-	}
-	return out, nil
-}
-
-func (s fakeJournalService) ExportJournal(ctx context.Context, req *palyrav1.ExportJournalRequest, stream *connect.ServerStream[palyrav1.ExportJournalResponse]) error {
-	keys, err := s.f.Journal.keySet()
-	if err != nil {
-		return err
-	}
-	return s.f.Journal.Log.Export(ctx, sendWriter{stream}, req.GetAfter(), keys)
-}
-
-type sendWriter struct {
-	stream *connect.ServerStream[palyrav1.ExportJournalResponse]
-}
+// sendWriter sends an export in small parts.
+type sendWriter func(*palyrav1.ExportJournalResponse) error
 
 func (w sendWriter) Write(p []byte) (int, error) {
 	for sent := 0; sent < len(p); sent += 1000 {
-		if err := w.stream.Send(&palyrav1.ExportJournalResponse{Data: p[sent:min(len(p), sent+1000)]}); err != nil {
+		if err := w(&palyrav1.ExportJournalResponse{Data: p[sent:min(len(p), sent+1000)]}); err != nil {
 			return sent, err
 		}
 	}
 	return len(p), nil
+}
+
+func hexes[H ~[32]byte](hashes []H) (list []string) {
+	for _, h := range hashes {
+		list = append(list, hex.EncodeToString(h[:]))
+	}
+	return list
 }
 
 func wireEvent(e journal.Event) *palyrav1.Event {
@@ -269,32 +276,6 @@ func wireEvent(e journal.Event) *palyrav1.Event {
 		Actor: e.Actor, Subject: e.Subject, PayloadJson: e.Payload, Salt: e.Salt,
 		PayloadSha256: hex.EncodeToString(e.PayloadSHA256[:]), PrevHash: hex.EncodeToString(e.PrevHash[:]), Hash: hex.EncodeToString(e.Hash[:]),
 	}
-}
-
-type fakeAttestations struct{ f *Gateway }
-
-func (s fakeAttestations) GetAttestation(_ context.Context, req *palyrav1.GetAttestationRequest) (*palyrav1.GetAttestationResponse, error) {
-	e, ok := s.f.Journal.Envelopes[req.GetId()]
-	if !ok {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "attestation "+req.GetId()+" not found", nil)
-	}
-	return &palyrav1.GetAttestationResponse{AttestationId: e.ID, EnvelopeJson: e.JSON, JournalSeq: 1}, nil
-}
-
-func (s fakeAttestations) ListAttestations(context.Context, *palyrav1.ListAttestationsRequest) (*palyrav1.ListAttestationsResponse, error) {
-	out := &palyrav1.ListAttestationsResponse{}
-	for id := range s.f.Journal.Envelopes {
-		out.Attestations = append(out.Attestations, &palyrav1.AttestationSummary{AttestationId: id, Tool: "echo", Outcome: "succeeded", At: timestamppb.New(Now)})
-	}
-	return out, nil
-}
-
-func (s fakeAttestations) GetKeySet(context.Context, *palyrav1.GetKeySetRequest) (*palyrav1.GetKeySetResponse, error) {
-	text, err := s.f.Journal.keySet()
-	if err != nil {
-		return nil, err
-	}
-	return &palyrav1.GetKeySetResponse{KeySetJson: text}, nil
 }
 
 // signerOf returns the key that verifies a checkpoint.

@@ -1,13 +1,10 @@
 package clitest
 
 import (
-	"context"
 	"crypto/x509"
-	"encoding/pem"
 	"net/url"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -24,89 +21,58 @@ const (
 	UserCode   = "WDJB-MJHT"
 )
 
-// Logins are the requests of logins.
+// Logins are the logins under way.
 type Logins struct {
 	request *x509.CertificateRequest
 	// Refused makes the gateway refuse users who return from the provider.
 	Refused bool
-	// Asked is the number of polls for the confirmation of a code; the second poll succeeds. Ended
-	// is the number of logouts.
-	Asked, Ended int
+	// Asked is the number of polls for the confirmation of a code; the second poll succeeds.
+	Asked int
 }
 
-type fakeLogins struct{ w *World }
-
-func (s fakeLogins) DescribeLogin(context.Context, *palyrav1.DescribeLoginRequest) (*palyrav1.DescribeLoginResponse, error) {
-	return &palyrav1.DescribeLoginResponse{CaCertificate: certificatePEM(s.w.CA.Cert), ServerName: serverName, Issuer: "https://id.test", DeviceFlow: true}, nil
+func (f *Gateway) serveLogins() {
+	f.reply(&palyrav1.EndLoginResponse{})
+	on(f, func(*palyrav1.DescribeLoginRequest) (*palyrav1.DescribeLoginResponse, error) {
+		return &palyrav1.DescribeLoginResponse{CaCertificate: certificatePEM(f.w.CA.Cert), ServerName: serverName, Issuer: "https://id.test", DeviceFlow: true}, nil
+	})
+	on(f, func(req *palyrav1.BeginLoginRequest) (_ *palyrav1.BeginLoginResponse, err error) {
+		res := &palyrav1.BeginLoginResponse{LoginId: LoginID, ExpiresAt: timestamppb.New(time.Now().Add(time.Minute))}
+		if req.GetRedirectUri() == "" {
+			res.UserCode, res.VerificationUri, res.Interval = UserCode, "https://id.test/activate", durationpb.New(time.Millisecond)
+		} else {
+			res.AuthorizationUrl = "https://id.test/authorize?" + url.Values{"state": {LoginState}, "redirect_uri": {req.GetRedirectUri()}}.Encode()
+		}
+		f.Logins.request, err = x509.ParseCertificateRequest(req.GetCertificateRequest())
+		return res, err
+	})
+	on(f, func(req *palyrav1.CompleteLoginRequest) (*palyrav1.CompleteLoginResponse, error) {
+		session, err := f.loginSession(identity.LoginProof(req.GetLoginId(), LoginCode), req.GetProof())
+		if req.GetState() != LoginState {
+			err = errLoginRefused
+		}
+		return &palyrav1.CompleteLoginResponse{Session: session}, err
+	})
+	on(f, func(req *palyrav1.PollLoginRequest) (*palyrav1.PollLoginResponse, error) {
+		if f.Logins.Asked++; f.Logins.Asked == 1 {
+			return &palyrav1.PollLoginResponse{Wait: durationpb.New(time.Millisecond)}, nil
+		}
+		session, err := f.loginSession(identity.LoginProof(req.GetLoginId(), ""), req.GetProof())
+		return &palyrav1.PollLoginResponse{Session: session}, err
+	})
 }
 
-func certificatePEM(c *x509.Certificate) string {
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}))
-}
+var errLoginRefused = reason.Errorf(reason.LoginRefused, "there is no such login")
 
-func (s fakeLogins) BeginLogin(_ context.Context, req *palyrav1.BeginLoginRequest) (*palyrav1.BeginLoginResponse, error) {
-	request, err := x509.ParseCertificateRequest(req.GetCertificateRequest())
-	if err != nil {
-		return nil, err
-	}
-	s.w.Gateway.Mu.Lock()
-	s.w.Gateway.Logins.request = request
-	s.w.Gateway.Mu.Unlock()
-	res := &palyrav1.BeginLoginResponse{LoginId: LoginID, ExpiresAt: timestamppb.New(time.Now().Add(time.Minute))}
-	if req.GetRedirectUri() == "" {
-		res.UserCode, res.VerificationUri, res.Interval = UserCode, "https://id.test/activate", durationpb.New(time.Millisecond)
-		return res, nil
-	}
-	res.AuthorizationUrl = "https://id.test/authorize?" + url.Values{"state": {LoginState}, "redirect_uri": {req.GetRedirectUri()}}.Encode()
-	return res, nil
-}
-
-func (s fakeLogins) CompleteLogin(_ context.Context, req *palyrav1.CompleteLoginRequest) (*palyrav1.CompleteLoginResponse, error) {
-	session, err := s.session(identity.LoginProof(req.GetLoginId(), LoginCode), req.GetProof())
-	if err != nil || req.GetState() != LoginState {
-		return nil, refusedLogin()
-	}
-	return &palyrav1.CompleteLoginResponse{Session: session}, nil
-}
-
-func (s fakeLogins) PollLogin(_ context.Context, req *palyrav1.PollLoginRequest) (*palyrav1.PollLoginResponse, error) {
-	s.w.Gateway.Mu.Lock()
-	s.w.Gateway.Logins.Asked++
-	first := s.w.Gateway.Logins.Asked == 1
-	s.w.Gateway.Mu.Unlock()
-	if first {
-		return &palyrav1.PollLoginResponse{Wait: durationpb.New(time.Millisecond)}, nil
-	}
-	session, err := s.session(identity.LoginProof(req.GetLoginId(), ""), req.GetProof())
-	return &palyrav1.PollLoginResponse{Session: session}, err
-}
-
-func refusedLogin() error {
-	return GatewayError(connect.CodePermissionDenied, reason.LoginRefused, "there is no such login", nil)
-}
-
-// session returns the certificate for the key that started the login.
-func (s fakeLogins) session(what string, proof []byte) (*palyrav1.LoginSession, error) {
-	s.w.Gateway.Mu.Lock()
-	defer s.w.Gateway.Mu.Unlock()
-	l := &s.w.Gateway.Logins
+// loginSession returns the certificate for the key that started the login. The caller holds Mu.
+func (f *Gateway) loginSession(what string, proof []byte) (*palyrav1.LoginSession, error) {
+	l := &f.Logins
 	if l.Refused || l.request == nil || !identity.Proven(l.request.PublicKey, what, proof) {
-		return nil, refusedLogin()
+		return nil, errLoginRefused
 	}
 	ends := time.Now().Add(time.Hour)
-	cert := s.w.CA.Sign(s.w.T, &x509.Certificate{
-		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/device/01ARZ3NDEKTSV4RRFFQ69G5FAV"}},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: ends, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, l.request.PublicKey)
 	return &palyrav1.LoginSession{
-		Principal: "user:ada", Roles: []string{"operator"}, DeviceId: "01ARZ3NDEKTSV4RRFFQ69G5FAV", CertificateChain: certificatePEM(cert),
-		CaCertificate: certificatePEM(s.w.CA.Cert), ServerName: serverName, EndsAt: timestamppb.New(ends),
+		Principal: "user:ada", Roles: []string{"operator"}, DeviceId: BundleDevice,
+		CertificateChain: certificatePEM(f.w.deviceCertificate(BundleDevice, l.request.PublicKey, time.Now().Add(-time.Hour), ends)),
+		CaCertificate:    certificatePEM(f.w.CA.Cert), ServerName: serverName, EndsAt: timestamppb.New(ends),
 	}, nil
-}
-
-func (s fakeLogins) EndLogin(context.Context, *palyrav1.EndLoginRequest) (*palyrav1.EndLoginResponse, error) {
-	s.w.Gateway.Mu.Lock()
-	defer s.w.Gateway.Mu.Unlock()
-	s.w.Gateway.Logins.Ended++
-	return &palyrav1.EndLoginResponse{}, nil
 }

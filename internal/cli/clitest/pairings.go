@@ -4,17 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
-	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-	"google.golang.org/protobuf/types/known/timestamppb"
+	"google.golang.org/protobuf/proto"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/core/access"
@@ -90,11 +86,8 @@ func (p *Pairings) certify(made identity.Pairing) (ca.Issued, error) {
 	if err != nil {
 		return ca.Issued{}, err
 	}
-	cert := p.w.CA.Sign(p.w.T, &x509.Certificate{
-		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/device/" + made.DeviceID}},
-		NotBefore: time.Now().Add(-time.Minute), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	}, req.PublicKey)
-	return ca.Issued{PEM: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})}, nil
+	cert := p.w.deviceCertificate(made.DeviceID, req.PublicKey, time.Now().Add(-time.Minute), time.Now().Add(time.Hour))
+	return ca.Issued{PEM: []byte(certificatePEM(cert))}, nil
 }
 
 // PairAgain implements pairing.Issuer.
@@ -148,88 +141,50 @@ func stranger(r *http.Request) (*http.Request, bool) {
 	return r, false
 }
 
-// fakePairings answers members from a script, and machines through a real host.
-type fakePairings struct{ f *Gateway }
-
 func somePairing() *palyrav1.Pairing {
 	return &palyrav1.Pairing{
 		PairingId: PairingID, CodeKind: palyrav1.PairingKind_PAIRING_KIND_PIN, State: palyrav1.PairingState_PAIRING_STATE_OPEN, Member: "user:ada", MadeBy: "user:ada",
-		CreatedAt: timestamppb.New(Now), ExpiresAt: timestamppb.New(Now.Add(10 * time.Minute)), DeviceId: "01DEV1CE000000000000000000",
+		CreatedAt: now, ExpiresAt: ago(-10 * time.Minute), DeviceId: "01DEV1CE000000000000000000",
 	}
 }
 
-// CreatePairingCode returns a code for the requested member.
-func (s fakePairings) CreatePairingCode(_ context.Context, req *palyrav1.CreatePairingCodeRequest) (*palyrav1.CreatePairingCodeResponse, error) {
-	s.f.Mu.Lock()
-	defer s.f.Mu.Unlock()
-	if s.f.Loss != "" && !req.GetAcceptLoss() {
-		return nil, GatewayError(connect.CodeFailedPrecondition, reason.LossNotAccepted, s.f.Loss, nil)
-	}
-	s.f.PairingCodes = append(s.f.PairingCodes, req)
-	p, secret := somePairing(), PairingPIN
-	p.CodeKind, p.NewMember, p.Roles = req.GetKind(), req.GetNewMember(), req.GetRoles()
-	if req.GetMember() != "" {
-		p.Member = "user:" + strings.TrimPrefix(req.GetMember(), "user:")
-	}
-	if req.GetKind() == palyrav1.PairingKind_PAIRING_KIND_QR {
-		secret = "AAAAAAAAAAAAAAAAAAAAAA"
-	}
-	return &palyrav1.CreatePairingCodeResponse{Pairing: p, Secret: secret}, nil
-}
-
-// ListPairings returns an open code and a used code.
-func (s fakePairings) ListPairings(context.Context, *palyrav1.ListPairingsRequest) (*palyrav1.ListPairingsResponse, error) {
+// servePairings answers members with constant replies, and machines through a real host.
+func (f *Gateway) servePairings() {
 	asked := somePairing()
 	asked.PairingId, asked.CodeKind, asked.State, asked.Guesses = "z9aa4bcd", palyrav1.PairingKind_PAIRING_KIND_QR, palyrav1.PairingState_PAIRING_STATE_ASKED, 1
 	asked.Member, asked.NewMember, asked.Roles = "user:bob", true, []string{"operator"}
 	asked.ApprovalId, asked.Comparison, asked.Address, asked.KeySha256 = ApprovalID, "123 456", "192.0.2.7", "sha256:"+strings.Repeat("ab", 32)
-	return &palyrav1.ListPairingsResponse{Pairings: []*palyrav1.Pairing{somePairing(), asked}}, nil
-}
-
-// CancelPairing cancels only the open code.
-func (s fakePairings) CancelPairing(_ context.Context, req *palyrav1.CancelPairingRequest) (*palyrav1.CancelPairingResponse, error) {
-	if req.GetPairingId() != PairingID {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "pairing "+req.GetPairingId()+" not found", nil)
-	}
-	return &palyrav1.CancelPairingResponse{Pairing: somePairing()}, nil
-}
-
-// step calls the host, and returns its errors in the form of the gateway.
-func step[Q, A any](f *Gateway, ctx context.Context, req *Q, do func(*people.PairingService, context.Context, *Q) (*A, error)) (*A, error) { //nolint:revive // the host before the context
-	f.Mu.Lock()
-	steps := f.steps
-	f.Mu.Unlock()
-	if steps == nil {
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "no such pairing code is open at this gateway", nil)
-	}
-	res, err := do(steps, ctx, req)
-	var known *reason.Error
-	if errors.As(err, &known) {
-		code := map[reason.Code]connect.Code{reason.NotFound: connect.CodeNotFound, reason.PairingFailed: connect.CodeUnauthenticated, reason.RateLimited: connect.CodeResourceExhausted}[known.Code]
-		if code == 0 {
-			code = connect.CodeFailedPrecondition
+	f.reply(&palyrav1.ListPairingsResponse{Pairings: []*palyrav1.Pairing{somePairing(), asked}})
+	f.replyAbout(PairingID, "pairing %s not found", &palyrav1.CancelPairingResponse{Pairing: somePairing()})
+	on(f, func(req *palyrav1.CreatePairingCodeRequest) (*palyrav1.CreatePairingCodeResponse, error) {
+		if f.Loss != "" && !req.GetAcceptLoss() {
+			return nil, f.lossError()
 		}
-		return nil, GatewayError(code, known.Code, known.Message, map[string]string{"remedy": known.Remedy})
-	}
-	return res, err
+		p, secret := somePairing(), PairingPIN
+		p.CodeKind, p.NewMember, p.Roles = req.GetKind(), req.GetNewMember(), req.GetRoles()
+		if req.GetMember() != "" {
+			p.Member = "user:" + strings.TrimPrefix(req.GetMember(), "user:")
+		}
+		if req.GetKind() == palyrav1.PairingKind_PAIRING_KIND_QR {
+			secret = "AAAAAAAAAAAAAAAAAAAAAA"
+		}
+		return &palyrav1.CreatePairingCodeResponse{Pairing: p, Secret: secret}, nil
+	})
+	pair(f, (*people.PairingService).BeginPairing)
+	pair(f, (*people.PairingService).ProvePairing)
+	pair(f, (*people.PairingService).ConfirmPairing)
+	pair(f, (*people.PairingService).CollectPairing)
 }
 
-// BeginPairing calls the host.
-func (s fakePairings) BeginPairing(ctx context.Context, req *palyrav1.BeginPairingRequest) (*palyrav1.BeginPairingResponse, error) {
-	return step(s.f, ctx, req, (*people.PairingService).BeginPairing)
-}
-
-// ProvePairing calls the host.
-func (s fakePairings) ProvePairing(ctx context.Context, req *palyrav1.ProvePairingRequest) (*palyrav1.ProvePairingResponse, error) {
-	return step(s.f, ctx, req, (*people.PairingService).ProvePairing)
-}
-
-// ConfirmPairing calls the host.
-func (s fakePairings) ConfirmPairing(ctx context.Context, req *palyrav1.ConfirmPairingRequest) (*palyrav1.ConfirmPairingResponse, error) {
-	return step(s.f, ctx, req, (*people.PairingService).ConfirmPairing)
-}
-
-// CollectPairing calls the host.
-func (s fakePairings) CollectPairing(ctx context.Context, req *palyrav1.CollectPairingRequest) (*palyrav1.CollectPairingResponse, error) {
-	return step(s.f, ctx, req, (*people.PairingService).CollectPairing)
+// pair answers a step of a machine through the host, if there is one.
+func pair[Q, A proto.Message](f *Gateway, do func(*people.PairingService, context.Context, Q) (A, error)) {
+	serve(f, func(ctx context.Context, req Q) (res A, err error) {
+		f.Mu.Lock()
+		steps := f.steps
+		f.Mu.Unlock()
+		if steps == nil {
+			return res, notFound("no such pairing code is open at this gateway")
+		}
+		return do(steps, ctx, req)
+	})
 }

@@ -1,67 +1,92 @@
 package clitest
 
 import (
-	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/core/reason"
 )
 
-// asked records a request to a policy method.
-func (s fakePolicy) asked(req proto.Message) {
-	s.f.Mu.Lock()
-	defer s.f.Mu.Unlock()
-	s.f.PolicyAsked = append(s.f.PolicyAsked, req)
-}
-
-func (s fakePolicy) ExplainPolicy(_ context.Context, req *palyrav1.ExplainPolicyRequest) (*palyrav1.ExplainPolicyResponse, error) {
-	s.asked(req)
-	return someExplanation(), nil
-}
-
-func (s fakePolicy) SimulatePolicy(_ context.Context, req *palyrav1.SimulatePolicyRequest) (*palyrav1.SimulatePolicyResponse, error) {
-	s.asked(req)
-	return &palyrav1.SimulatePolicyResponse{Explanation: someExplanation(), VerdictInForce: "ask"}, nil
-}
-
-func (s fakePolicy) TestPolicy(_ context.Context, req *palyrav1.TestPolicyRequest) (*palyrav1.TestPolicyResponse, error) {
-	s.asked(req)
-	return &palyrav1.TestPolicyResponse{
-		Passed: 1, Failed: 1, CoveragePercent: 60,
-		Results: []*palyrav1.PolicyTestResult{
-			{File: "a.test.yaml", Line: 3, Name: "reads", Passed: true, Verdict: "allow", Determining: []string{"tools.not-sensitive"}},
-			{File: "a.test.yaml", Line: 9, Name: "curl is denied", Verdict: "ask", Message: "expected verdict deny, got ask: a sensitive tool runs once a person approved the call"},
+func (f *Gateway) servePolicy() {
+	f.reply(
+		someExplanation(),
+		&palyrav1.SimulatePolicyResponse{Explanation: someExplanation(), VerdictInForce: "ask"},
+		&palyrav1.TestPolicyResponse{
+			Passed: 1, Failed: 1, CoveragePercent: 60,
+			Results: []*palyrav1.PolicyTestResult{
+				{File: "a.test.yaml", Line: 3, Name: "reads", Passed: true, Verdict: "allow", Determining: []string{"tools.not-sensitive"}},
+				{File: "a.test.yaml", Line: 9, Name: "curl is denied", Verdict: "ask", Message: "expected verdict deny, got ask: a sensitive tool runs once a person approved the call"},
+			},
+			Coverage: []*palyrav1.PolicyCoverage{
+				{PolicyId: "team.no-curl", File: "20-team.cedar", Line: 3, Applied: 0, Conditions: []*palyrav1.ConditionCoverage{
+					{Text: "context has exec", Line: 5, Column: 8, WasTrue: 2, WasFalse: 1}, {Text: `context.exec.basename == "curl"`, Line: 5, Column: 28, WasFalse: 1},
+				}},
+				{PolicyId: "team.whole", File: "20-team.cedar", Line: 9, Applied: 2, Determined: 1},
+			},
 		},
-		Coverage: []*palyrav1.PolicyCoverage{
-			{PolicyId: "team.no-curl", File: "20-team.cedar", Line: 3, Applied: 0, Conditions: []*palyrav1.ConditionCoverage{
-				{Text: "context has exec", Line: 5, Column: 8, WasTrue: 2, WasFalse: 1}, {Text: `context.exec.basename == "curl"`, Line: 5, Column: 28, WasFalse: 1},
-			}},
-			{PolicyId: "team.whole", File: "20-team.cedar", Line: 9, Applied: 2, Determined: 1},
-		},
-	}, nil
+		&palyrav1.ListPolicyVersionsResponse{Versions: []*palyrav1.PolicyVersion{
+			{Version: "sha256:" + strings.Repeat("b", 64), FirstLoadedAt: ago(time.Hour), Policies: 14, Files: []string{"20-team.cedar"}, LoadedBy: "user:ada"},
+			{Version: "sha256:" + strings.Repeat("a", 64), FirstLoadedAt: ago(48 * time.Hour), InForce: true, Activated: true, LoadedBy: "service:palyrad"},
+		}},
+		&palyrav1.ActivatePolicyResponse{Version: "sha256:" + strings.Repeat("b", 64), WasVersion: "sha256:aa", SnapshotDigest: "sha256:cc", Changed: true},
+		&palyrav1.GetSnapshotResponse{SnapshotJson: []byte(`{"settings":{"max_calls_per_run":200}}`)},
+	)
+	on(f, func(*palyrav1.ValidatePolicyRequest) (*palyrav1.ValidatePolicyResponse, error) {
+		return &palyrav1.ValidatePolicyResponse{Findings: f.findings}, nil
+	})
+	on(f, func(req *palyrav1.GetPolicyRequest) (*palyrav1.GetPolicyResponse, error) {
+		if req.GetVersion() != "" {
+			return oldPolicy(req.GetVersion()), nil
+		}
+		return &palyrav1.GetPolicyResponse{
+			Version: "sha256:aa", SchemaDigest: "sha256:bb", SnapshotDigest: "sha256:cc", LoadedAt: ago(time.Hour),
+			Schema:    "namespace Palyra;",
+			Sources:   append([]*palyrav1.PolicySource{{Name: "defaults/10.cedar", Text: "permit(principal, action, resource);\n"}}, f.Own...),
+			Directory: f.directory(), Activated: f.Activated,
+		}, nil
+	})
+	on(f, f.reload)
 }
 
-func (s fakePolicy) ListPolicyVersions(context.Context, *palyrav1.ListPolicyVersionsRequest) (*palyrav1.ListPolicyVersionsResponse, error) {
-	at := func(ago time.Duration) *timestamppb.Timestamp { return timestamppb.New(Now.Add(-ago)) }
-	return &palyrav1.ListPolicyVersionsResponse{Versions: []*palyrav1.PolicyVersion{
-		{Version: "sha256:" + strings.Repeat("b", 64), FirstLoadedAt: at(time.Hour), Policies: 14, Files: []string{"20-team.cedar"}, LoadedBy: "user:ada"},
-		{Version: "sha256:" + strings.Repeat("a", 64), FirstLoadedAt: at(48 * time.Hour), InForce: true, Activated: true, LoadedBy: "service:palyrad"},
-	}}, nil
+// directory returns the policy directory in the form of the API.
+func (f *Gateway) directory() *palyrav1.PolicyDirectory {
+	d := &palyrav1.PolicyDirectory{Path: f.PolicyDir, Present: len(f.Own) > 0, Files: int32(len(f.Own)), Policies: int32(len(f.Own)), InForce: len(f.Own) > 0 && !f.Activated}
+	switch {
+	case f.Activated:
+		d.Problem = "an activated version is in force instead; run `palyra policy reload` to return to the directory"
+	case !d.InForce:
+		d.Problem = "it is not there; `palyra policy init --profile laptop` makes it"
+	}
+	return d
 }
 
-func (s fakePolicy) ActivatePolicy(_ context.Context, req *palyrav1.ActivatePolicyRequest) (*palyrav1.ActivatePolicyResponse, error) {
-	s.asked(req)
-	return &palyrav1.ActivatePolicyResponse{Version: "sha256:" + strings.Repeat("b", 64), WasVersion: "sha256:aa", SnapshotDigest: "sha256:cc", Changed: true}, nil
+// reload reads the policy directory, if the gateway has one.
+func (f *Gateway) reload(*palyrav1.ReloadPolicyRequest) (*palyrav1.ReloadPolicyResponse, error) {
+	if f.ReloadFails != nil {
+		return nil, f.ReloadFails
+	}
+	found, err := filepath.Glob(filepath.Join(f.PolicyDir, "*.cedar"))
+	if err != nil || len(found) == 0 {
+		return nil, reason.Errorf(reason.PolicyInvalid, "the policy set does not load")
+	}
+	f.Own, f.Activated = nil, false
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		f.Own = append(f.Own, &palyrav1.PolicySource{Name: filepath.Base(path), Text: string(text)})
+	}
+	return &palyrav1.ReloadPolicyResponse{Version: "sha256:dd", SnapshotDigest: "sha256:ee", Changed: true, Directory: f.directory()}, nil
 }
 
 // oldPolicy is a stored version with two files, one of which differs by version.
 func oldPolicy(version string) *palyrav1.GetPolicyResponse {
 	return &palyrav1.GetPolicyResponse{
-		Version: version, LoadedAt: timestamppb.New(Now.Add(-48 * time.Hour)),
+		Version: version, LoadedAt: ago(48 * time.Hour),
 		Sources: []*palyrav1.PolicySource{{Name: "10-same.cedar", Text: "same\n"}, {Name: "20-team.cedar", Text: "first\n" + version + "\nlast\n"}},
 	}
 }

@@ -3,15 +3,13 @@ package clitest
 import (
 	"bytes"
 	"context"
-	"encoding/pem"
-	"errors"
-
-	"connectrpc.com/connect"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/core/access"
+	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity"
+	"palyra/internal/identity/passkey"
 	"palyra/internal/surface/api/presenceproof"
 )
 
@@ -30,7 +28,7 @@ func (p presenceKeys) RegisterPresence(_ context.Context, id string, public, was
 	p.f.Mu.Lock()
 	defer p.f.Mu.Unlock()
 	if !bytes.Equal(p.f.PresenceKeys[id].Public, was) {
-		return identity.PresenceKey{}, GatewayError(connect.CodeAlreadyExists, reason.AlreadyExists, "the device has another presence key", nil)
+		return identity.PresenceKey{}, reason.Errorf(reason.AlreadyExists, "the device has another presence key")
 	}
 	p.f.PresenceKeys[id] = identity.PresenceKey{Public: public, At: Now}
 	return p.f.PresenceKeys[id], nil
@@ -46,7 +44,7 @@ func (p presenceKeys) ConfirmPresence(_ context.Context, _ access.Principal, id,
 }
 
 func (p presenceKeys) ResetPresence(context.Context, access.Principal, string) (identity.PresenceKey, error) {
-	return identity.PresenceKey{}, GatewayError(connect.CodePermissionDenied, reason.PermissionDenied, "only the gateway's host may reset a presence key", nil)
+	return identity.PresenceKey{}, reason.Errorf(reason.PermissionDenied, "only the gateway's host may reset a presence key")
 }
 
 func (p presenceKeys) ConfirmOnHost(_ context.Context, names []string) (members []access.Principal, err error) {
@@ -56,30 +54,24 @@ func (p presenceKeys) ConfirmOnHost(_ context.Context, names []string) (members 
 	return members, nil
 }
 
-// openPresence starts the real service of presence keys.
-func (f *Gateway) openPresence() (err error) {
+// servePresence starts the real service of presence keys.
+func (f *Gateway) servePresence() {
 	f.PresenceKeys = map[string]identity.PresenceKey{}
-	root := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: f.root.Cert.Raw})
-	f.presence, err = presenceproof.New(string(root), presenceKeys{f}, passkeys{f: f}, passkeyVotes{}, func() bool { return true }, func(context.Context) access.Caller { return bundleCaller })
-	return err
+	p := must.Get(presenceproof.New(certificatePEM(f.w.CA.Cert), presenceKeys{f}, passkeys{f: f}, passkeyVotes{},
+		func() bool { return true }, func(context.Context) access.Caller { return bundleCaller }))(f.w.T)
+	f.presence = p
+	serve(f, p.ChallengePresence)
+	serve(f, p.RegisterPresenceKey)
+	serve(f, p.ConfirmPresenceKey)
+	serve(f, p.ResetPresenceKey)
+	serve(f, p.ConfirmMembers)
+	serve(f, p.BeginPasskeyEnrolment)
+	serve(f, p.FinishPasskeyEnrolment)
+	serve(f, p.ConfirmPasskey)
+	serve(f, p.RemovePasskey)
+	serve(f, p.ListPasskeys)
+	serve(f, p.ChallengePasskey)
 }
-
-// asGateway converts a reason.Error to the form of the gateway; it returns other errors unchanged.
-func asGateway(err error) error {
-	var known *reason.Error
-	if !errors.As(err, &known) {
-		return err
-	}
-	return GatewayError(connect.CodePermissionDenied, known.Code, known.Message, map[string]string{"remedy": known.NextStep()})
-}
-
-// roomErrors converts the errors of the services behind a fake service.
-var roomErrors = connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
-	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		res, err := next(ctx, req)
-		return res, asGateway(err)
-	}
-})
 
 var bundleCaller = access.Caller{Principal: access.User("ada"), OnBehalfOf: access.User("ada"), DeviceID: BundleDevice, Paired: true}
 
@@ -87,8 +79,36 @@ var bundleCaller = access.Caller{Principal: access.User("ada"), OnBehalfOf: acce
 // proof.
 func (f *Gateway) proven(ctx context.Context, req *palyrav1.DecideApprovalRequest) (bool, error) {
 	c, _, err := f.presence.Prove(ctx, bundleCaller, req)
-	if err != nil {
-		return false, asGateway(err)
-	}
-	return c.Present, nil
+	return c.Present, err
 }
+
+// passkeys are the passkeys of the caller, for a console at palyra-test.localhost.
+type passkeys struct {
+	keeper
+	f *Gateway
+}
+
+type keeper = presenceproof.Passkeys
+
+func (passkeys) Proving() []access.Principal                   { return nil }
+func (p passkeys) Passkeys(access.Principal) []passkey.Passkey { return p.f.Passkeys }
+
+func (p passkeys) Lost() (list []passkey.Passkey) {
+	for _, k := range p.f.Passkeys {
+		if k.LostAt("palyra-test.localhost") {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+// passkeyVotes are the fake's votes.
+type passkeyVotes struct{}
+
+func (passkeyVotes) Version(context.Context, string) (int64, error) { return 1, nil }
+
+func (passkeyVotes) Said(access.Caller, string, *palyrav1.DecideApprovalRequest, *passkey.Assertion) (passkey.Vote, error) {
+	return passkey.Vote{}, nil
+}
+
+func (passkeyVotes) MayRead(access.Caller) error { return nil }

@@ -74,7 +74,7 @@ func (r *Runs) begin(req *palyrav1.StartRunRequest) *Run {
 		record: &palyrav1.Run{
 			RunId: RunID, State: palyrav1.RunState_RUN_STATE_RUNNING, Principal: "user:ada", OnBehalfOf: "user:ada", Session: "01DEVICE/default",
 			Model: cmp.Or(req.GetModel(), "fast"), Workspace: cmp.Or(req.GetWorkspace(), "demo"), Message: req.GetMessage(),
-			StartedAt: timestamppb.New(Now), Budget: &palyrav1.RunBudget{Calls: 200, Tokens: 2_000_000, WallClock: durationpb.New(2 * time.Hour)},
+			StartedAt: now, Budget: &palyrav1.RunBudget{Calls: 200, Tokens: 2_000_000, WallClock: durationpb.New(2 * time.Hour)},
 			Interactive: req.GetInteractive(),
 		},
 	}
@@ -115,6 +115,12 @@ func (r *Run) refuse(m *palyrav1.MessageRefused) {
 	r.changed = make(chan struct{})
 }
 
+// say delivers a message of the user.
+func (r *Run) say(m *palyrav1.UserMessage) {
+	r.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_UserMessage{UserMessage: m}})
+	r.Messages <- m.GetText()
+}
+
 // Finish ends the run, once.
 func (r *Run) Finish(state palyrav1.RunState, why reason.Code, detail string) {
 	if r.Over() {
@@ -125,7 +131,7 @@ func (r *Run) Finish(state palyrav1.RunState, why reason.Code, detail string) {
 	if state == palyrav1.RunState_RUN_STATE_CANCELLED {
 		r.record.CancelledBy = "user:ada"
 	}
-	r.record.EndedAt = timestamppb.New(Now.Add(2300 * time.Millisecond))
+	r.record.EndedAt = ago(-2300 * time.Millisecond)
 	r.record.Usage = &palyrav1.RunUsage{Calls: 2, Turns: 2, InputTokens: 700, OutputTokens: 112, WallClock: durationpb.New(2300 * time.Millisecond)}
 	r.mu.Unlock()
 	r.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_Finished{Finished: &palyrav1.RunFinished{Run: r.snapshot()}}})
@@ -269,20 +275,23 @@ func (r *Runs) cuts() bool {
 	return r.Cut != nil && r.Cut(r.sent)
 }
 
-func (s fakeCalls) RunStream(ctx context.Context, stream *connect.BidiStream[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]) error {
+func (f *Gateway) runStream(ctx context.Context, stream *connect.BidiStream[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]) error {
 	first, err := stream.Receive()
 	if err != nil {
 		return err
 	}
-	runs := s.f.Runs
+	if f.Fail != nil {
+		return f.Fail
+	}
+	runs := f.Runs
 	var run *Run
 	if first.GetStart() != nil {
 		if first.GetStart().GetModel() == "none" {
-			return GatewayError(connect.CodeNotFound, reason.UnknownModel, "model none not found", nil)
+			return onWire(reason.Errorf(reason.UnknownModel, "model none not found"))
 		}
 		run = runs.begin(first.GetStart())
 		if runs.losesStart() {
-			s.f.hangUp()
+			f.hangUp()
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -302,7 +311,7 @@ func (s fakeCalls) RunStream(ctx context.Context, stream *connect.BidiStream[pal
 				}
 				return
 			}
-			s.take(ctx, run, m)
+			f.take(ctx, run, m)
 		}
 	}()
 	return runs.send(ctx, run, first.GetResume().GetAfter(),
@@ -311,19 +320,18 @@ func (s fakeCalls) RunStream(ctx context.Context, stream *connect.BidiStream[pal
 }
 
 // take handles a message of a client.
-func (s fakeCalls) take(ctx context.Context, run *Run, m *palyrav1.RunStreamRequest) {
+func (f *Gateway) take(ctx context.Context, run *Run, m *palyrav1.RunStreamRequest) {
 	switch {
 	case m.GetCancel() != nil:
 		run.cancelled <- m.GetCancel().GetReason()
 	case m.GetUserMessage() != nil:
-		run.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_UserMessage{UserMessage: m.GetUserMessage()}})
-		run.Messages <- m.GetUserMessage().GetText()
+		run.say(m.GetUserMessage())
 	case m.GetApproval() != nil:
-		_, err := fakeApprovals(s).DecideApproval(ctx, m.GetApproval())
+		_, err := f.decide(ctx, m.GetApproval())
 		if err == nil {
 			return
 		}
-		e := client.Explain(nil, err)
+		e := client.Explain(nil, onWire(err))
 		run.refuse(&palyrav1.MessageRefused{Reason: string(e.Code), Message: e.Message, Remedy: e.Remedy, ApprovalId: m.GetApproval().GetApprovalId()})
 	}
 }
@@ -343,23 +351,70 @@ func (r *Runs) attach(at *palyrav1.ResumeRun) *Run {
 	return r.Run
 }
 
-func (s fakeCalls) StartRun(ctx context.Context, req *palyrav1.StartRunRequest) (*palyrav1.StartRunResponse, error) {
-	run := s.f.Runs.begin(req)
-	if s.f.Runs.losesStart() {
-		s.f.hangUp()
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	return &palyrav1.StartRunResponse{Run: run.snapshot()}, nil
+func (f *Gateway) serveRuns() {
+	runs := f.Runs
+	serve(f, func(ctx context.Context, req *palyrav1.StartRunRequest) (*palyrav1.StartRunResponse, error) {
+		run := runs.begin(req)
+		if runs.losesStart() {
+			f.hangUp()
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		return &palyrav1.StartRunResponse{Run: run.snapshot()}, nil
+	})
+	on(f, func(req *palyrav1.GetRunRequest) (*palyrav1.GetRunResponse, error) {
+		r, err := runs.find(req.GetRunId())
+		return &palyrav1.GetRunResponse{Run: r, LastSequence: runs.last()}, err
+	})
+	on(f, func(req *palyrav1.ListRunsRequest) (*palyrav1.ListRunsResponse, error) {
+		list, next := page(slices.DeleteFunc(runs.all(), func(r *palyrav1.Run) bool {
+			return len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), r.GetState()) || req.GetPrincipal() != "" && r.GetPrincipal() != req.GetPrincipal()
+		}), req.GetPageToken())
+		return &palyrav1.ListRunsResponse{Runs: list, NextPageToken: next}, nil
+	})
+	stream(f, func(ctx context.Context, req *palyrav1.WatchRunRequest, send func(*palyrav1.WatchRunResponse) error) error {
+		if _, err := runs.find(req.GetRunId()); err != nil {
+			return err
+		}
+		if err := send(&palyrav1.WatchRunResponse{}); err != nil {
+			return err
+		}
+		run := runs.attach(&palyrav1.ResumeRun{After: req.GetAfter()})
+		return runs.send(ctx, run, req.GetAfter(),
+			func(e *palyrav1.RunEvent) error { return send(&palyrav1.WatchRunResponse{Event: e}) },
+			func(*palyrav1.MessageRefused) error { return nil })
+	})
+	on(f, func(req *palyrav1.SendRunMessageRequest) (*palyrav1.SendRunMessageResponse, error) {
+		run, err := runs.underWay(req.GetRunId())
+		if err != nil {
+			return nil, err
+		}
+		if req.GetText() != "" {
+			run.say(&palyrav1.UserMessage{Text: req.GetText()})
+		}
+		if req.GetLast() {
+			close(run.Messages)
+		}
+		return &palyrav1.SendRunMessageResponse{Run: run.snapshot()}, nil
+	})
+	on(f, func(req *palyrav1.CancelRunRequest) (*palyrav1.CancelRunResponse, error) {
+		run, err := runs.underWay(req.GetRunId())
+		if err != nil {
+			return nil, err
+		}
+		run.Finish(palyrav1.RunState_RUN_STATE_CANCELLED, reason.Cancelled, req.GetReason())
+		return &palyrav1.CancelRunResponse{Run: run.snapshot()}, nil
+	})
 }
 
-func (s fakeCalls) GetRun(_ context.Context, req *palyrav1.GetRunRequest) (*palyrav1.GetRunResponse, error) {
-	for _, r := range s.f.Runs.all() {
-		if r.GetRunId() == req.GetRunId() {
-			return &palyrav1.GetRunResponse{Run: r, LastSequence: s.f.Runs.last()}, nil
+// find returns a run.
+func (r *Runs) find(id string) (*palyrav1.Run, error) {
+	for _, one := range r.all() {
+		if one.GetRunId() == id {
+			return one, nil
 		}
 	}
-	return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "run "+req.GetRunId()+" not found", nil)
+	return nil, notFound("run %s not found", id)
 }
 
 // last returns the sequence number of the newest durable event of the run's tape.
@@ -391,47 +446,6 @@ func (r *Runs) all() []*palyrav1.Run {
 	return list
 }
 
-func (s fakeCalls) ListRuns(_ context.Context, req *palyrav1.ListRunsRequest) (*palyrav1.ListRunsResponse, error) {
-	list := slices.DeleteFunc(s.f.Runs.all(), func(r *palyrav1.Run) bool {
-		return len(req.GetStates()) > 0 && !slices.Contains(req.GetStates(), r.GetState()) || req.GetPrincipal() != "" && r.GetPrincipal() != req.GetPrincipal()
-	})
-	if req.GetPageToken() == "" && len(list) > 1 {
-		return &palyrav1.ListRunsResponse{Runs: list[:1], NextPageToken: "rest"}, nil
-	}
-	if req.GetPageToken() == "rest" {
-		list = list[1:]
-	}
-	return &palyrav1.ListRunsResponse{Runs: list}, nil
-}
-
-func (s fakeCalls) WatchRun(ctx context.Context, req *palyrav1.WatchRunRequest, stream *connect.ServerStream[palyrav1.WatchRunResponse]) error {
-	if _, err := s.GetRun(ctx, &palyrav1.GetRunRequest{RunId: req.GetRunId()}); err != nil {
-		return err
-	}
-	if err := stream.Send(&palyrav1.WatchRunResponse{}); err != nil {
-		return err
-	}
-	run := s.f.Runs.attach(&palyrav1.ResumeRun{After: req.GetAfter()})
-	return s.f.Runs.send(ctx, run, req.GetAfter(),
-		func(e *palyrav1.RunEvent) error { return stream.Send(&palyrav1.WatchRunResponse{Event: e}) },
-		func(*palyrav1.MessageRefused) error { return nil })
-}
-
-func (s fakeCalls) SendRunMessage(_ context.Context, req *palyrav1.SendRunMessageRequest) (*palyrav1.SendRunMessageResponse, error) {
-	run, err := s.f.Runs.underWay(req.GetRunId())
-	if err != nil {
-		return nil, err
-	}
-	if req.GetText() != "" {
-		run.Add(&palyrav1.RunEvent{Event: &palyrav1.RunEvent_UserMessage{UserMessage: &palyrav1.UserMessage{Text: req.GetText()}}})
-		run.Messages <- req.GetText()
-	}
-	if req.GetLast() {
-		close(run.Messages)
-	}
-	return &palyrav1.SendRunMessageResponse{Run: run.snapshot()}, nil
-}
-
 // underWay returns the run, unless it has ended.
 func (r *Runs) underWay(id string) (*Run, error) {
 	r.mu.Lock()
@@ -439,20 +453,11 @@ func (r *Runs) underWay(id string) (*Run, error) {
 	r.mu.Unlock()
 	switch {
 	case run == nil || id != RunID:
-		return nil, GatewayError(connect.CodeNotFound, reason.NotFound, "run "+id+" not found", nil)
+		return nil, notFound("run %s not found", id)
 	case run.Over():
-		return nil, GatewayError(connect.CodeFailedPrecondition, reason.RunEnded, "the run has ended", nil)
+		return nil, reason.Errorf(reason.RunEnded, "the run has ended")
 	}
 	return run, nil
-}
-
-func (s fakeCalls) CancelRun(_ context.Context, req *palyrav1.CancelRunRequest) (*palyrav1.CancelRunResponse, error) {
-	run, err := s.f.Runs.underWay(req.GetRunId())
-	if err != nil {
-		return nil, err
-	}
-	run.Finish(palyrav1.RunState_RUN_STATE_CANCELLED, reason.Cancelled, req.GetReason())
-	return &palyrav1.CancelRunResponse{Run: run.snapshot()}, nil
 }
 
 // OlderRuns returns two earlier runs.
@@ -461,12 +466,12 @@ func OlderRuns() []*palyrav1.Run {
 	return []*palyrav1.Run{
 		{
 			RunId: "01RVN000000000000000000000", State: palyrav1.RunState_RUN_STATE_FAILED, Principal: "agent:claude", OnBehalfOf: "user:ada", Session: "01DEVICE/work",
-			Model: "local", Workspace: "demo", Message: "tidy up\nand more", StartedAt: timestamppb.New(Now.Add(-2 * time.Hour)), EndedAt: timestamppb.New(Now.Add(-time.Hour)),
+			Model: "local", Workspace: "demo", Message: "tidy up\nand more", StartedAt: ago(2 * time.Hour), EndedAt: ago(time.Hour),
 			Usage: usage, Reason: "MODEL_UNAVAILABLE", Detail: "the provider answered 503", Remedy: "Try again later.",
 		},
 		{
 			RunId: "01RVM000000000000000000000", State: palyrav1.RunState_RUN_STATE_INTERRUPTED, Principal: "user:ada", OnBehalfOf: "user:ada", Session: "01DEVICE/default",
-			Model: "fast", Workspace: "demo", Message: "count", StartedAt: timestamppb.New(Now.Add(-3 * time.Hour)), EndedAt: timestamppb.New(Now.Add(-2 * time.Hour)), Usage: usage,
+			Model: "fast", Workspace: "demo", Message: "count", StartedAt: ago(3 * time.Hour), EndedAt: ago(2 * time.Hour), Usage: usage,
 			Reason: "RUN_INTERRUPTED",
 		},
 	}

@@ -5,10 +5,10 @@ package clitest
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"connectrpc.com/connect"
+
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/cli"
@@ -63,17 +64,14 @@ const serverName = "gateway.test"
 func NewWorld(t *testing.T) *World {
 	t.Helper()
 	w := &World{
-		T: t, Gateway: newFakeGateway(), Home: t.TempDir(), Now: Now,
-		CA: NewAuthority(t),
+		T: t, Home: t.TempDir(), Now: Now, CA: NewAuthority(t),
 	}
+	w.Gateway = newFakeGateway(w)
 	w.Bundle = filepath.Join(w.Home, "bundle")
 	w.Env = map[string]string{
 		"HOME": w.Home, "PALYRA_CREDENTIALS": w.Bundle,
 		"XDG_STATE_HOME": filepath.Join(w.Home, "state"), "XDG_CONFIG_HOME": filepath.Join(w.Home, "config"),
 	}
-	w.Gateway.logins.w = w
-	w.Gateway.root = w.CA
-	must.Do(t, w.Gateway.openPresence())
 	w.serve()
 	life, end := context.WithCancel(context.Background())
 	w.Gateway.life, w.Gateway.hangUp = life, w.Server.CloseClientConnections
@@ -122,18 +120,24 @@ func known(next http.Handler) http.Handler {
 // WriteBundle writes a credential bundle with a validity period.
 func (w *World) WriteBundle(from, to time.Time) {
 	w.T.Helper()
-	cert := w.CA.Issue(w.T, &x509.Certificate{
-		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/device/" + BundleDevice}},
-		NotBefore: from, NotAfter: to, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-	})
-	key, ok := cert.PrivateKey.(*ecdsa.PrivateKey)
-	if !ok {
-		w.T.Fatalf("the key is a %T", cert.PrivateKey)
-	}
+	key := catest.Key(w.T)
 	must.Do(w.T, identity.WriteBundle(w.Bundle, identity.Bundle{
-		Root: w.CA.Cert, Chain: []*x509.Certificate{cert.Leaf}, Key: key,
+		Root: w.CA.Cert, Chain: []*x509.Certificate{w.deviceCertificate(BundleDevice, key.Public(), from, to)}, Key: key,
 		Address: w.Address, ServerName: serverName,
 	}))
+}
+
+// deviceCertificate returns a certificate for the key of a device.
+func (w *World) deviceCertificate(id string, public any, from, to time.Time) *x509.Certificate {
+	w.T.Helper()
+	return w.CA.Sign(w.T, &x509.Certificate{
+		URIs:      []*url.URL{{Scheme: "spiffe", Host: "test", Path: "/device/" + id}},
+		NotBefore: from, NotAfter: to, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, public)
+}
+
+func certificatePEM(c *x509.Certificate) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}))
 }
 
 // Result is the result of a command.
@@ -303,16 +307,16 @@ func (w *World) Populate() {
 	g.Listed = OlderCalls()
 	g.Approvals[ApprovalID] = SomeApproval()
 	old := SomeApproval()
-	old.ApprovalId, old.State, old.AnsweredAt = "01APPROVA00000000000000000", palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED, timestamppb.New(Now.Add(-time.Minute))
+	old.ApprovalId, old.State, old.AnsweredAt = "01APPROVA00000000000000000", palyrav1.ApprovalState_APPROVAL_STATE_CONSUMED, ago(time.Minute)
 	old.Severity, old.Missing = "low", ""
 	g.Approvals[old.ApprovalId] = old
 	g.Grants["01GRANT0000000000000000000"] = &palyrav1.Grant{
 		GrantId: "01GRANT0000000000000000000", ApprovalId: ApprovalID, Scope: palyrav1.ApprovalScope_APPROVAL_SCOPE_TIMEBOXED,
 		Match: palyrav1.GrantMatch_GRANT_MATCH_SUBJECT, Tool: "process.run", Subject: "process.run:/usr/bin/git@demo", Principal: "agent:claude",
-		Session: "default", Approvers: []string{"user:ada"}, CreatedAt: timestamppb.New(Now.Add(-time.Hour)), ExpiresAt: timestamppb.New(Now.Add(90 * time.Minute)),
-		Uses: 3, LastUsedAt: timestamppb.New(Now.Add(-time.Minute)),
+		Session: "default", Approvers: []string{"user:ada"}, CreatedAt: ago(time.Hour), ExpiresAt: timestamppb.New(Now.Add(90 * time.Minute)),
+		Uses: 3, LastUsedAt: ago(time.Minute),
 	}
-	g.Devices = []*palyrav1.Device{{DeviceId: "01DEVICE000000000000000000", Principal: "user:ada", Name: "laptop", CreatedAt: timestamppb.New(Now), CertificateExpiresAt: timestamppb.New(Now.Add(time.Hour))}}
+	g.Devices = []*palyrav1.Device{{DeviceId: "01DEVICE000000000000000000", Principal: "user:ada", Name: "laptop", CreatedAt: now, CertificateExpiresAt: timestamppb.New(Now.Add(time.Hour))}}
 	g.changeSets = someChangeSets()
 	g.Tools = []*palyrav1.Tool{{
 		Name: "process.run", Title: "Run a program", Description: "Runs a program in a sandbox.\nIt has no network.", InputSchemaJson: []byte(`{"type":"object","properties":{"argv":{"type":"array"}}}`),

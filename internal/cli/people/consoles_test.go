@@ -1,10 +1,10 @@
 package people_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 )
 
@@ -22,8 +22,8 @@ func TestRevokeByTheBeginningOfTheID(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Want(w.Run("console", "revoke", strings.ToLower(clitest.ConsoleSessionID[:8])), 0)
-	if !slices.Equal(w.Gateway.RevokedConsoles, []string{clitest.ConsoleSessionID}) {
-		t.Errorf("revoked %v", w.Gateway.RevokedConsoles)
+	if got := clitest.Requests[*palyrav1.RevokeConsoleSessionRequest](w); len(got) != 1 || got[0].GetSessionId() != clitest.ConsoleSessionID {
+		t.Errorf("revoked %v", got)
 	}
 	w.Want(w.Run("console", "revoke", "01UNKN0WN00000000000000000"), 1)
 }

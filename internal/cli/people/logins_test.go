@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
 	"palyra/internal/core/canonical"
@@ -92,8 +93,8 @@ func TestLogin(t *testing.T) {
 	}
 	r = w.Run("logout")
 	w.Want(r, 0)
-	if _, err := os.Stat(dir); err == nil || w.Gateway.Logins.Ended != 1 {
-		t.Errorf("after logging out: %v, ended %d", err, w.Gateway.Logins.Ended)
+	if _, err := os.Stat(dir); err == nil || len(clitest.Requests[*palyrav1.EndLoginRequest](w)) != 1 {
+		t.Errorf("after logging out: %v, ended %d", err, len(clitest.Requests[*palyrav1.EndLoginRequest](w)))
 	}
 	if r := w.Run("context", "list"); strings.Contains(r.Out, w.Address) {
 		t.Errorf("the context is still there:\n%s", r.Out)

@@ -56,7 +56,8 @@ func TestCode(t *testing.T) {
 			}
 		})
 	}
-	last := w.Gateway.PairingCodes[slices.IndexFunc(w.Gateway.PairingCodes, (*palyrav1.CreatePairingCodeRequest).GetNewMember)]
+	made := clitest.Requests[*palyrav1.CreatePairingCodeRequest](w)
+	last := made[slices.IndexFunc(made, (*palyrav1.CreatePairingCodeRequest).GetNewMember)]
 	if last.GetMember() != "builder" || last.GetOwner() != "ada" || !slices.Equal(last.GetRoles(), []string{"agent"}) {
 		t.Errorf("asked for %v", last)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/core/must"
 	"palyra/internal/identity"
@@ -48,7 +49,7 @@ func TestTokens(t *testing.T) {
 			}
 		})
 	}
-	made := w.Gateway.CreatedTokens
+	made := clitest.Requests[*palyrav1.CreateTokenRequest](w)
 	if len(made) != 1 || made[0].GetLife().AsDuration() != 90*24*time.Hour || strings.Join(made[0].GetScopes(), " ") != "tool.list tool.call" {
 		t.Errorf("asked for: %v", made)
 	}
@@ -81,7 +82,7 @@ func TestCreateBundle(t *testing.T) {
 	if r := w.Run("tokens", "create", "ci", "--out", filepath.Join(w.Write("file", "x"), "below")); r.Code == 0 {
 		t.Error("into a file")
 	}
-	if n := len(w.Gateway.CreatedTokens); n != 1 {
+	if n := len(clitest.Requests[*palyrav1.CreateTokenRequest](w)); n != 1 {
 		t.Errorf("%d tokens", n)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,15 +22,25 @@ import (
 	"palyra/internal/core/reason"
 )
 
+// asked returns the requests that are not reads of the status or of the policy.
+func asked(w *clitest.World) []proto.Message {
+	return slices.DeleteFunc(clitest.Requests[proto.Message](w), func(m proto.Message) bool {
+		switch m.(type) {
+		case *palyrav1.GetStatusRequest, *palyrav1.GetPolicyRequest:
+			return true
+		}
+		return false
+	})
+}
+
 // lastAsked returns the last request of a policy method.
 func lastAsked(w *clitest.World) proto.Message {
 	w.T.Helper()
-	w.Gateway.Mu.Lock()
-	defer w.Gateway.Mu.Unlock()
-	if len(w.Gateway.PolicyAsked) == 0 {
+	asked := asked(w)
+	if len(asked) == 0 {
 		w.T.Fatal("the gateway was not asked")
 	}
-	return w.Gateway.PolicyAsked[len(w.Gateway.PolicyAsked)-1]
+	return asked[len(asked)-1]
 }
 
 // TestExplanationFits: an explanation fits 80 columns for any text, and has the same words
@@ -131,8 +142,8 @@ func TestDescribedCallUsage(t *testing.T) {
 			t.Errorf("%v: %s", c.args, r.Err)
 		}
 	}
-	if len(w.Gateway.PolicyAsked) != 0 {
-		t.Errorf("the gateway was asked %v", w.Gateway.PolicyAsked)
+	if asked := clitest.Requests[proto.Message](w); len(asked) != 0 {
+		t.Errorf("the gateway was asked %v", asked)
 	}
 }
 
@@ -169,7 +180,7 @@ func TestPolicyTestOffline(t *testing.T) {
 			t.Errorf("%s: %s%s", p.Name, r.Out, r.Err)
 		}
 	}
-	if len(w.Gateway.PolicyAsked) != 0 {
+	if len(asked(w)) != 0 {
 		t.Error("the gateway was asked")
 	}
 	dir := t.TempDir()

@@ -29,7 +29,7 @@ func TestWhy(t *testing.T) {
 			w.Populate()
 			r := w.Run(append([]string{"approvals", "why"}, c.args...)...)
 			w.Want(r, c.code)
-			asked := w.Gateway.PolicyAsked
+			asked := clitest.Requests[*palyrav1.ExplainPolicyRequest](w)
 			if c.want == "" {
 				if len(asked) != 0 || !strings.Contains(r.Err, "palyra calls list -o wide") {
 					t.Errorf("asked %v and says:\n%s", asked, r.Err)
@@ -39,7 +39,7 @@ func TestWhy(t *testing.T) {
 			if len(asked) != 1 {
 				t.Fatalf("asked %v:\n%s", asked, r.Err)
 			}
-			if req, ok := asked[0].(*palyrav1.ExplainPolicyRequest); !ok || req.GetDecisionId() != c.want {
+			if asked[0].GetDecisionId() != c.want {
 				t.Errorf("asked about %v, want %s", asked[0], c.want)
 			}
 			if !strings.Contains(r.Out, "team.no-curl") {

@@ -26,8 +26,8 @@ func TestRunInTheCurrentDirectory(t *testing.T) {
 		w.Gateway.Workspaces = append(w.Gateway.Workspaces, &palyrav1.WorkspaceStatus{Name: "here", Path: here})
 		t.Chdir(c.dir)
 		w.Want(w.Run(append([]string{"run", "--detach", "a task"}, c.args...)...), 0)
-		if got := w.Gateway.Runs.Started[0].GetWorkspace(); got != c.want || w.Gateway.WorkspacesAsked != c.asked {
-			t.Errorf("%v: workspace %q after %d questions, want %q", c.args, got, w.Gateway.WorkspacesAsked, c.want)
+		if got := w.Gateway.Runs.Started[0].GetWorkspace(); got != c.want || len(clitest.Requests[*palyrav1.ListWorkspacesRequest](w)) != c.asked {
+			t.Errorf("%v: workspace %q after %d questions, want %q", c.args, got, len(clitest.Requests[*palyrav1.ListWorkspacesRequest](w)), c.want)
 		}
 	}
 }

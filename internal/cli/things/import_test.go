@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/core/must"
 	"palyra/internal/core/statedir"
@@ -99,7 +100,7 @@ func TestImport(t *testing.T) {
 	w.Want(r, 0)
 	same(t, w, "--dry-run", r.Out, previewed)
 	same(t, w, "--dry-run", r.Err, previewedNotes)
-	if len(w.Gateway.PutSecrets) > 0 {
+	if len(clitest.Requests[*palyrav1.PutSecretRequest](w)) > 0 {
 		t.Error("--dry-run puts")
 	}
 	r = w.Run("vault", "import", "-o", "json")
@@ -108,7 +109,7 @@ func TestImport(t *testing.T) {
 	if !strings.Contains(r.Err, "restart palyrad: ") || strings.Contains(r.Out+r.Err, "value-of-") {
 		t.Errorf("the import says %s%s", r.Out, r.Err)
 	}
-	first, second := w.Gateway.PutSecrets[0], w.Gateway.PutSecrets[1]
+	first, second := clitest.Requests[*palyrav1.PutSecretRequest](w)[0], clitest.Requests[*palyrav1.PutSecretRequest](w)[1]
 	if string(first.GetValue()) != "value-of-token" || first.GetHeader() != "PRIVATE-TOKEN" || string(second.GetValue()) != "value-of-key" || second.GetHosts() != nil {
 		t.Errorf("put %v, %v", first, second)
 	}

@@ -82,7 +82,7 @@ func TestInstall(t *testing.T) {
 			if strings.Contains(r.Out+r.Err, "\x1b[2J") {
 				t.Error("a text of the publisher acts on the terminal")
 			}
-			if done := w.Gateway.Skills.Installed; (len(done) == 1) != (test.code == 0) {
+			if done := clitest.Requests[*palyrav1.InstallSkillRequest](w); (len(done) == 1) != (test.code == 0) {
 				t.Errorf("installed %v", done)
 			}
 		})
@@ -132,15 +132,15 @@ func TestStatusAndTrust(t *testing.T) {
 			}
 		})
 	}
-	asked := w.Gateway.Skills.Statuses
+	asked := clitest.Requests[*palyrav1.SetSkillStatusRequest](w)
 	if len(asked) != 3 || asked[0].GetVersion() != "" || asked[0].GetReason() != "odd" || asked[0].GetStatus() != palyrav1.SkillStatus_SKILL_STATUS_QUARANTINED ||
 		asked[1].GetVersion() != "1.1.0" || asked[1].GetStatus() != palyrav1.SkillStatus_SKILL_STATUS_DISABLED || asked[2].GetStatus() != palyrav1.SkillStatus_SKILL_STATUS_ACTIVE {
 		t.Errorf("asked %v", asked)
 	}
-	if got := w.Gateway.Skills.Removed; len(got) != 1 || got[0].GetVersion() != "" {
+	if got := clitest.Requests[*palyrav1.RemoveSkillRequest](w); len(got) != 1 || got[0].GetVersion() != "" {
 		t.Errorf("removed %v", got)
 	}
-	if got := w.Gateway.Skills.Trusted; len(got) != 1 || len(got[0].GetPublicKey()) != 32 {
+	if got := clitest.Requests[*palyrav1.TrustPublisherRequest](w); len(got) != 1 || len(got[0].GetPublicKey()) != 32 {
 		t.Errorf("trusted %v", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
 	"palyra/internal/core/must"
@@ -54,7 +55,7 @@ func TestLogin(t *testing.T) {
 	w.Want(w.Run("mcp", "login", "other"), 1)
 	w.Want(w.Run("mcp", "logout", clitest.UpstreamName), 0)
 	w.Want(w.Run("mcp", "add", "linear", "--url", "https://mcp.example.org/mcp", "--oauth"), 0)
-	if o := w.Gateway.AddedUpstreams[0].GetOauth(); o == nil || o.GetShared() {
+	if o := clitest.Requests[*palyrav1.AddUpstreamRequest](w)[0].GetServer().GetOauth(); o == nil || o.GetShared() {
 		t.Errorf("added with %v", o)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 )
 
@@ -37,16 +38,16 @@ func TestNotices(t *testing.T) {
 		}
 	}
 	w.Want(w.Run("notify", "slack", "consent", "T012AB3CD/U012AB3CD", "--withdraw"), 0)
-	if got := w.Gateway.ChatConsents; len(got) != 1 || !got[0].GetWithdraw() || got[0].GetTeam() != "T012AB3CD" {
+	if got := clitest.Requests[*palyrav1.ConsentToChatUserRequest](w); len(got) != 1 || !got[0].GetWithdraw() || got[0].GetTeam() != "T012AB3CD" {
 		t.Errorf("consents: %v", got)
 	}
-	if len(w.Gateway.MappedUsers) != 0 {
-		t.Errorf("mapped: %v", w.Gateway.MappedUsers)
+	if len(clitest.Requests[*palyrav1.MapChatUserRequest](w)) != 0 {
+		t.Errorf("mapped: %v", clitest.Requests[*palyrav1.MapChatUserRequest](w))
 	}
 	for _, member := range []string{"ada", "user:ada"} {
 		w.Want(w.Run("notify", "slack", "map", "T012AB3CD/U012AB3CD", member), 0)
 	}
-	for _, got := range w.Gateway.MappedUsers {
+	for _, got := range clitest.Requests[*palyrav1.MapChatUserRequest](w) {
 		if got.GetMember() != "user:ada" {
 			t.Errorf("mapped to %s", got.GetMember())
 		}

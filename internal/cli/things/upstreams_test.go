@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 )
 
@@ -43,14 +44,14 @@ func TestUpstreams(t *testing.T) {
 			}
 		})
 	}
-	added := w.Gateway.AddedUpstreams[0]
+	added := clitest.Requests[*palyrav1.AddUpstreamRequest](w)[0].GetServer()
 	if c := added.GetCommand(); len(c) != 3 || c[0] != "mcp-files" || c[1] != "--root" || !added.GetWrite() || added.GetEnv()[0] != "A=b" {
 		t.Errorf("added %v", added)
 	}
-	if got := w.Gateway.AddedUpstreams[1].GetInject(); len(got) != 1 || got[0] != "vault://global/signing" {
+	if got := clitest.Requests[*palyrav1.AddUpstreamRequest](w)[1].GetServer().GetInject(); len(got) != 1 || got[0] != "vault://global/signing" {
 		t.Errorf("injected %q", got)
 	}
-	if got := w.Gateway.ApprovedUpstreams[0].GetPendingDigest(); got != "sha256:bb" {
+	if got := clitest.Requests[*palyrav1.ApproveUpstreamRequest](w)[0].GetPendingDigest(); got != "sha256:bb" {
 		t.Errorf("approved %s", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/clitest"
 	"palyra/internal/cli/printer"
 	"palyra/internal/core/must"
@@ -65,7 +66,7 @@ func TestPut(t *testing.T) {
 		{"an end that is none", "x", []string{"--expires", "soon"}, 2, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			before := len(w.Gateway.PutSecrets)
+			before := len(clitest.Requests[*palyrav1.PutSecretRequest](w))
 			r := piped(w, test.in, append([]string{"put", "vault://global/x"}, test.args...)...)
 			if strings.Contains(r.Out+r.Err, "the-value") {
 				t.Errorf("it repeats the value:\n%s%s", r.Out, r.Err)
@@ -73,7 +74,7 @@ func TestPut(t *testing.T) {
 			if r.Code != test.code || test.want != "" && strings.Contains(r.Out+r.Err, strings.TrimSpace(test.want)) {
 				t.Errorf("exit %d, want %d:\n%s%s", r.Code, test.code, r.Out, r.Err)
 			}
-			sent := w.Gateway.PutSecrets[before:]
+			sent := clitest.Requests[*palyrav1.PutSecretRequest](w)[before:]
 			if (len(sent) == 1) != (test.code == 0) || len(sent) == 1 && string(sent[0].GetValue()) != test.want {
 				t.Errorf("sent %v", sent)
 			}
@@ -88,7 +89,7 @@ func TestPutMetadata(t *testing.T) {
 	w.Want(piped(w, "", "edit", "global/x", "--host", "", "--expires", "never"), 0)
 	w.Want(piped(w, "", "edit", "global/x"), 2)
 	w.Want(piped(w, "", "edit", "global/x", "-o", "json"), 2) // changes nothing of the secret
-	put, edit := w.Gateway.PutSecrets[0], w.Gateway.PutSecrets[1]
+	put, edit := clitest.Requests[*palyrav1.PutSecretRequest](w)[0], clitest.Requests[*palyrav1.PutSecretRequest](w)[1]
 	if put.GetNote() != "n" || !put.GetExpiresAt().AsTime().Equal(clitest.Now.Add(90*24*time.Hour)) || len(put.GetHosts().GetHosts()) != 2 || put.GetHeader() != "X-Key" || put.GetEnv() != "KEY" || put.GetFile() != "key" {
 		t.Errorf("put %v", put)
 	}
@@ -104,7 +105,7 @@ func TestPrompt(t *testing.T) {
 	hidden := func(context.Context) (string, error) { return "typed-value", nil }
 	w.Want(w.With(printer.Streams{InTerminal: true, ErrTerminal: true, ReadHidden: hidden}, "vault", "put", "global/x"), 0)
 	w.Want(w.With(printer.Streams{InTerminal: true}, "vault", "put", "global/x"), 2)
-	if sent := w.Gateway.PutSecrets; len(sent) != 1 || string(sent[0].GetValue()) != "typed-value" {
+	if sent := clitest.Requests[*palyrav1.PutSecretRequest](w); len(sent) != 1 || string(sent[0].GetValue()) != "typed-value" {
 		t.Errorf("sent %v", sent)
 	}
 }
@@ -132,11 +133,11 @@ func TestRemove(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Want(w.Run("vault", "rm", clitest.SecretRef), 2)
-	if len(w.Gateway.RemovedSecrets) > 0 {
+	if len(clitest.Requests[*palyrav1.RemoveSecretRequest](w)) > 0 {
 		t.Error("it was removed without a yes")
 	}
 	w.Want(w.Run("vault", "rm", clitest.SecretRef, "--yes"), 0)
-	if len(w.Gateway.RemovedSecrets) != 1 {
+	if len(clitest.Requests[*palyrav1.RemoveSecretRequest](w)) != 1 {
 		t.Error("it was not removed")
 	}
 }
