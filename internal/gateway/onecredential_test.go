@@ -48,7 +48,7 @@ type graph struct {
 // and an attacker as one of them.
 func newGraph(t *testing.T, authority *ca.Authority, csr []byte, random *mathrand.Rand) *graph {
 	t.Helper()
-	store := identitytest.NewStore()
+	store := identitytest.NewStore(t)
 	registry := must.Get(access.NewRegistry(t.Context(), store, nil))(t)
 	service := must.Get(identity.New(t.Context(), identity.Config{Guard: change.Unguarded, Authority: authority, Store: store, Registry: registry}))(t)
 	g := &graph{Service: service, t: t, random: random, registry: registry, csr: csr, held: map[access.Principal]bool{}}

@@ -26,14 +26,7 @@ import (
 	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
-	"palyra/internal/identity/identitytest"
 )
-
-func TestMemoryStore(t *testing.T) {
-	t.Parallel()
-	s := identitytest.NewStore()
-	identitytest.RunStore(t, s, func() int { return len(s.Events()) })
-}
 
 func TestFirstStart(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, now: time.Now().UTC(), dir: t.TempDir(), store: identitytest.NewStore()}
+	w := &world{t: t, now: time.Now().UTC(), dir: t.TempDir(), store: identitytest.NewStore(t)}
 	w.restart()
 	return w
 }

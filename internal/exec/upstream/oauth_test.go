@@ -18,11 +18,11 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
+	"palyra/internal/evidence/journal"
 	"palyra/internal/exec/upstream"
 	"palyra/internal/exec/upstream/declared"
 	"palyra/internal/exec/upstream/oauth"
 	"palyra/internal/gateway/gatewaytest"
-	"palyra/internal/store/sqlite/sqlitetest"
 	"palyra/internal/vault"
 	"palyra/internal/vault/vaulttest"
 )
@@ -177,7 +177,7 @@ func (w *loginWorld) hidesTokens() {
 	for _, e := range w.events {
 		text.Write(e.Payload)
 	}
-	for _, e := range slices.Concat(w.store.Events(), sqlitetest.Events(w.t, w.db)) {
+	for _, e := range slices.Concat(w.store.Events(), must.Get(w.db.Events(w.t.Context(), journal.Filter{Limit: 1000}))(w.t)) {
 		text.Write(e.Payload)
 	}
 	for _, list := range []map[string]string{w.place.tokens, w.place.refreshes} {

@@ -1,13 +1,10 @@
-// Package identitytest has an identity.Store in memory for tests of other packages, and the
-// test suite of identity.Store.
+// Package identitytest has an embedded store whose writes can fail, and the test suite of
+// identity.Store.
 package identitytest
 
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,149 +14,28 @@ import (
 	"palyra/internal/core/access"
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
-	"palyra/internal/core/provenance"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity"
+	"palyra/internal/store/sqlite"
+	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// Store is an identity.Store in memory that records the events.
+// Store is an embedded store whose writes can fail.
 type Store struct {
-	mu      sync.Mutex
-	members map[access.Principal]access.Member
-	devices map[string]identity.Device
-	acts    provenance.History
-	bound   []identity.Binding
-	events  []event.Draft
-	next    error
+	sqlite.IdentityStore
+	*sqlitetest.Faulty
 }
-
-var _ identity.Store = (*Store)(nil)
 
 // NewStore returns an empty store.
-func NewStore() *Store {
-	return &Store{members: map[access.Principal]access.Member{}, devices: map[string]identity.Device{}}
-}
-
-// FailNext makes the next Apply fail with err.
-func (s *Store) FailNext(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.next = err
-}
-
-// Events returns the journaled events.
-func (s *Store) Events() []event.Draft {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.events)
-}
-
-// Members implements identity.Store.
-func (s *Store) Members(context.Context) ([]access.Member, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []access.Member
-	for _, m := range s.members {
-		list = append(list, m)
-	}
-	slices.SortFunc(list, func(a, b access.Member) int { return strings.Compare(a.Principal.String(), b.Principal.String()) })
-	return list, nil
-}
-
-// Devices implements identity.Store.
-func (s *Store) Devices(context.Context) ([]identity.Device, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []identity.Device
-	for _, d := range s.devices {
-		list = append(list, d)
-	}
-	slices.SortFunc(list, func(a, b identity.Device) int { return strings.Compare(a.ID, b.ID) })
-	return list, nil
-}
-
-// Bindings implements identity.Store.
-func (s *Store) Bindings(context.Context) ([]identity.Binding, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.bound), nil
-}
-
-// Provenance implements identity.Store.
-func (s *Store) Provenance(context.Context) (provenance.History, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.acts), nil
+func NewStore(t testing.TB) *Store {
+	t.Helper()
+	f := sqlitetest.NewFaulty(t)
+	return &Store{sqlite.NewIdentity(f.DB), f}
 }
 
 // Apply implements identity.Store.
-func (s *Store) Apply(_ context.Context, c identity.Change) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err := s.next; err != nil {
-		s.next = nil
-		return err
-	}
-	if err := s.check(c); err != nil {
-		return err
-	}
-	for _, m := range slices.Concat(c.NewMembers, c.Members) {
-		s.members[m.Principal] = m
-	}
-	for _, d := range slices.Concat(c.NewDevices, c.Devices) {
-		s.devices[d.ID] = d
-	}
-	for _, id := range c.Forgotten {
-		delete(s.devices, id)
-	}
-	s.bound = append(s.bound, c.NewBindings...)
-	s.acts = append(s.acts, c.Acts...)
-	s.events = append(s.events, c.Events...)
-	return nil
-}
-
-func (s *Store) check(c identity.Change) error {
-	for _, m := range c.NewMembers {
-		if _, ok := s.members[m.Principal]; ok {
-			return reason.Errorf(reason.AlreadyExists, "the member %s already exists", m.Principal)
-		}
-	}
-	for _, m := range c.Members {
-		was, ok := s.members[m.Principal]
-		if !ok {
-			return reason.Errorf(reason.NotFound, "member %s not found", m.Principal)
-		}
-		if was.Removed() {
-			return identity.ErrConflict
-		}
-	}
-	for _, b := range c.NewBindings {
-		if slices.ContainsFunc(s.bound, func(was identity.Binding) bool {
-			return was.Member == b.Member || was.Issuer == b.Issuer && was.Subject == b.Subject
-		}) {
-			return reason.Errorf(reason.AlreadyExists, "%s or %s is bound already", b.Subject, b.Member)
-		}
-	}
-	for _, id := range c.Forgotten {
-		if d, ok := s.devices[id]; !ok || !d.Session() {
-			return reason.Errorf(reason.NotFound, "session %s not found", id)
-		}
-	}
-	for _, d := range c.NewDevices {
-		if _, ok := s.devices[d.ID]; ok {
-			return reason.Errorf(reason.AlreadyExists, "the device %s already exists", d.ID)
-		}
-	}
-	for _, d := range c.Devices {
-		was, ok := s.devices[d.ID]
-		if !ok {
-			return reason.Errorf(reason.NotFound, "device %s not found", d.ID)
-		}
-		if was.Version != d.Version-1 || was.Revoked() {
-			return identity.ErrConflict
-		}
-	}
-	return nil
+func (s *Store) Apply(ctx context.Context, c identity.Change) error {
+	return s.Write(func() error { return s.IdentityStore.Apply(ctx, c) })
 }
 
 // RunStore is the test suite of every store. events returns the number of journaled events.

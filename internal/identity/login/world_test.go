@@ -51,7 +51,7 @@ var ann = logintest.Person{Subject: "s-ann", Name: "ann", Groups: []string{"staf
 // newWorld creates the world; options may change the settings.
 func newWorld(t *testing.T, options ...func(*login.Config)) *world {
 	t.Helper()
-	w := &world{t: t, provider: logintest.Start(t, "/realms/main"), store: identitytest.NewStore()}
+	w := &world{t: t, provider: logintest.Start(t, "/realms/main"), store: identitytest.NewStore(t)}
 	w.provider.Clock(w.now)
 	w.provider.SignIn(ann)
 	authority, _, err := ca.Open(t.TempDir()+"/ca", ca.Options{Now: w.now})

@@ -4,13 +4,9 @@ package vaulttest
 
 import (
 	"context"
-	"sync"
 	"testing"
 
 	"palyra/internal/core/event"
-	"palyra/internal/core/must"
-	"palyra/internal/core/reason"
-	"palyra/internal/evidence/journal"
 	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 	"palyra/internal/vault"
@@ -19,45 +15,24 @@ import (
 // Store is an embedded store whose writes can fail.
 type Store struct {
 	sqlite.SecretStore
+	*sqlitetest.Faulty
 	// OnUse is called after a use was recorded; may be nil.
 	OnUse func()
-
-	t    testing.TB
-	db   *sqlite.DB
-	mu   sync.Mutex
-	fail error
 }
 
 // NewStore returns an empty store.
 func NewStore(t testing.TB) *Store {
 	t.Helper()
-	db := sqlitetest.Open(t)
-	return &Store{SecretStore: sqlite.NewSecrets(db), t: t, db: db}
-}
-
-// Fail makes every method that writes fail with err; nil stops that.
-func (s *Store) Fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = err
-}
-
-// Events returns the journaled events.
-func (s *Store) Events() []journal.Event {
-	s.t.Helper()
-	return sqlitetest.Events(s.t, s.db)
+	f := sqlitetest.NewFaulty(t)
+	return &Store{SecretStore: sqlite.NewSecrets(f.DB), Faulty: f}
 }
 
 // Edit changes a record directly, like an attacker with write access to the store's file. A
 // missing record is created.
 func (s *Store) Edit(ref vault.Ref, edit func(*vault.Record)) {
-	s.t.Helper()
-	r, err := s.Record(context.Background(), ref)
-	if err != nil && reason.Of(err) != reason.NotFound {
-		s.t.Fatal(err)
-	}
+	r, _ := s.Record(context.Background(), ref) // it may not exist
 	edit(&r)
-	s.commit(func(tx *sqlite.Tx) error {
+	s.Faulty.Edit(func(tx *sqlite.Tx) error {
 		if _, err := tx.Exec("DELETE FROM secret_versions WHERE scope = ?1 AND key = ?2", ref.Scope, ref.Key); err != nil {
 			return err
 		}
@@ -75,9 +50,8 @@ func (s *Store) Edit(ref vault.Ref, edit func(*vault.Record)) {
 
 // EditEvents changes the payloads of the journaled events directly.
 func (s *Store) EditEvents(edit func(payload []byte) []byte) {
-	s.t.Helper()
 	events := s.Events()
-	s.commit(func(tx *sqlite.Tx) error {
+	s.Faulty.Edit(func(tx *sqlite.Tx) error {
 		for _, e := range events {
 			if _, err := tx.Exec("UPDATE events SET payload = ?2 WHERE seq = ?1", e.Seq, edit(e.Payload)); err != nil {
 				return err
@@ -87,30 +61,14 @@ func (s *Store) EditEvents(edit func(payload []byte) []byte) {
 	})
 }
 
-func (s *Store) commit(write func(*sqlite.Tx) error) {
-	s.t.Helper()
-	must.Get(s.db.Commit(context.Background(), sqlite.Unit{Check: write}))(s.t)
-}
-
-// unlessFailing writes, or returns the error of Fail.
-func (s *Store) unlessFailing(write func() error) error {
-	s.mu.Lock()
-	err := s.fail
-	s.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	return write()
-}
-
 // PutRecord implements vault.Store.
 func (s *Store) PutRecord(ctx context.Context, r vault.Record, old []byte, e event.Draft) error {
-	return s.unlessFailing(func() error { return s.SecretStore.PutRecord(ctx, r, old, e) })
+	return s.Write(func() error { return s.SecretStore.PutRecord(ctx, r, old, e) })
 }
 
 // UseRecord implements vault.Store.
 func (s *Store) UseRecord(ctx context.Context, ref vault.Ref, seal []byte, e event.Draft) error {
-	err := s.unlessFailing(func() error { return s.SecretStore.UseRecord(ctx, ref, seal, e) })
+	err := s.Write(func() error { return s.SecretStore.UseRecord(ctx, ref, seal, e) })
 	if s.OnUse != nil {
 		s.OnUse()
 	}
@@ -119,20 +77,20 @@ func (s *Store) UseRecord(ctx context.Context, ref vault.Ref, seal []byte, e eve
 
 // RemoveRecord implements vault.Store.
 func (s *Store) RemoveRecord(ctx context.Context, ref vault.Ref, e event.Draft) error {
-	return s.unlessFailing(func() error { return s.SecretStore.RemoveRecord(ctx, ref, e) })
+	return s.Write(func() error { return s.SecretStore.RemoveRecord(ctx, ref, e) })
 }
 
 // KeepExport implements vault.Store.
 func (s *Store) KeepExport(ctx context.Context, keks []string, e event.Draft) error {
-	return s.unlessFailing(func() error { return s.SecretStore.KeepExport(ctx, keks, e) })
+	return s.Write(func() error { return s.SecretStore.KeepExport(ctx, keks, e) })
 }
 
 // Journal implements vault.Store.
 func (s *Store) Journal(ctx context.Context, e event.Draft) error {
-	return s.unlessFailing(func() error { return s.SecretStore.Journal(ctx, e) })
+	return s.Write(func() error { return s.SecretStore.Journal(ctx, e) })
 }
 
 // ReplaceBoxes implements vault.Boxes.
 func (s *Store) ReplaceBoxes(ctx context.Context, old, fresh []vault.Box) error {
-	return s.unlessFailing(func() error { return s.SecretStore.ReplaceBoxes(ctx, old, fresh) })
+	return s.Write(func() error { return s.SecretStore.ReplaceBoxes(ctx, old, fresh) })
 }

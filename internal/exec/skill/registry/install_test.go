@@ -197,7 +197,7 @@ func TestNothingIsInstalledWithoutTheJournal(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	broken := errors.New("the disk is full")
-	w.store.fail = broken
+	w.store.Fail(broken)
 	digest := w.bring(registrytest.Manifest, key)
 	if _, err := w.Install(t.Context(), alice, digest); !errors.Is(err, broken) {
 		t.Fatalf("installed: %v", err)
@@ -205,9 +205,9 @@ func TestNothingIsInstalledWithoutTheJournal(t *testing.T) {
 	if len(w.List())+len(w.Publishers())+len(w.Active()) != 0 {
 		t.Error("something is installed")
 	}
-	w.store.fail = nil
+	w.store.Fail(nil)
 	must.Get(w.Install(t.Context(), alice, digest))(t)
-	w.store.fail = broken
+	w.store.Fail(broken)
 	if _, err := w.SetStatus(t.Context(), alice, "notes", "", registry.Quarantined, ""); !errors.Is(err, broken) {
 		t.Errorf("quarantined: %v", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"palyra/internal/exec/skill/registry"
 	"palyra/internal/exec/skill/registry/registrytest"
 	"palyra/internal/exec/wasm/guest"
-	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/skills"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
@@ -27,25 +26,20 @@ var (
 // store is an embedded store whose changes can fail.
 type store struct {
 	skills.Store
-	db *sqlite.DB
+	*sqlitetest.Faulty
 	// forgotten are the skills whose storage was removed.
 	forgotten []string
-	// fail, if set, is the error of every change.
-	fail error
 }
 
 func newStore(t testing.TB) *store {
-	db := sqlitetest.Open(t)
-	return &store{Store: skills.New(db), db: db}
+	f := sqlitetest.NewFaulty(t)
+	return &store{Store: skills.New(f.DB), Faulty: f}
 }
 
 // ChangeSkills implements registry.Store.
 func (s *store) ChangeSkills(ctx context.Context, c registry.Change) error {
 	s.forgotten = append(s.forgotten, c.Forget...)
-	if s.fail != nil {
-		return s.fail
-	}
-	return s.Store.ChangeSkills(ctx, c)
+	return s.Write(func() error { return s.Store.ChangeSkills(ctx, c) })
 }
 
 // world is a registry with an embedded store and real files.

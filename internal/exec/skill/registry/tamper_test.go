@@ -47,10 +47,10 @@ func (w *world) pin(change func(*registry.Publisher)) {
 
 // unpin removes all rows of publishers.
 func (w *world) unpin() {
-	must.Get(w.store.db.Commit(w.t.Context(), sqlite.Unit{Check: func(tx *sqlite.Tx) error {
+	w.store.Edit(func(tx *sqlite.Tx) error {
 		_, err := tx.Exec("DELETE FROM skill_publishers")
 		return err
-	}}))(w.t)
+	})
 }
 
 // flipAt changes the last byte of a text in the package.

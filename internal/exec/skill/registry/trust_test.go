@@ -27,7 +27,7 @@ func refused(t *testing.T, err error, code reason.Code, says string) {
 
 // count returns the number of events with a code.
 func (w *world) count(code event.Code) int {
-	return len(must.Get(w.store.db.Events(w.t.Context(), journal.Filter{Code: string(code)}))(w.t))
+	return len(must.Get(w.store.DB.Events(w.t.Context(), journal.Filter{Code: string(code)}))(w.t))
 }
 
 // bring stages a package of a manifest, signed by a key.

@@ -1,13 +1,10 @@
-// Package tokentest has a token.Store in memory for tests of other packages, and the test suite
+// Package tokentest has an embedded store whose writes can fail, and the test suite
 // of token.Store.
 package tokentest
 
 import (
 	"context"
 	"net/netip"
-	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,96 +16,36 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/identity/token"
+	"palyra/internal/store/sqlite"
+	"palyra/internal/store/sqlite/sqlitetest"
 )
 
-// Store is a token.Store in memory that records the events.
+// Store is an embedded store whose writes can fail.
 type Store struct {
-	mu     sync.Mutex
-	tokens map[string]token.Token
-	events []event.Draft
-	fail   error
+	sqlite.TokenStore
+	*sqlitetest.Faulty
 }
-
-var _ token.Store = (*Store)(nil)
 
 // NewStore returns an empty store.
-func NewStore() *Store { return &Store{tokens: map[string]token.Token{}} }
-
-// Fail makes every change fail with err; nil ends that.
-func (s *Store) Fail(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.fail = err
-}
-
-// Events returns the journaled events.
-func (s *Store) Events() []event.Draft {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.events)
-}
-
-// Tokens implements token.Store.
-func (s *Store) Tokens(context.Context) ([]token.Token, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []token.Token
-	for _, t := range s.tokens {
-		list = append(list, t)
-	}
-	slices.SortFunc(list, func(a, b token.Token) int { return strings.Compare(a.ID, b.ID) })
-	return list, nil
+func NewStore(t testing.TB) *Store {
+	t.Helper()
+	f := sqlitetest.NewFaulty(t)
+	return &Store{sqlite.NewTokens(f.DB), f}
 }
 
 // AddToken implements token.Store.
-func (s *Store) AddToken(_ context.Context, t token.Token, e event.Draft) error {
-	return s.change(t, e, func(_ token.Token, there bool) error {
-		if there {
-			return reason.Errorf(reason.AlreadyExists, "the token %s already exists", t.ID)
-		}
-		return nil
-	})
+func (s *Store) AddToken(ctx context.Context, t token.Token, e event.Draft) error {
+	return s.Write(func() error { return s.TokenStore.AddToken(ctx, t, e) })
 }
 
 // ReplaceToken implements token.Store.
-func (s *Store) ReplaceToken(_ context.Context, t token.Token, e event.Draft) error {
-	return s.change(t, e, func(old token.Token, there bool) error {
-		if !there || old.Revoked() {
-			return reason.Errorf(reason.NotFound, "token %s not found", t.ID)
-		}
-		return nil
-	})
-}
-
-func (s *Store) change(t token.Token, e event.Draft, check func(old token.Token, there bool) error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fail != nil {
-		return s.fail
-	}
-	old, there := s.tokens[t.ID]
-	if err := check(old, there); err != nil {
-		return err
-	}
-	s.tokens[t.ID] = t
-	s.events = append(s.events, e)
-	return nil
+func (s *Store) ReplaceToken(ctx context.Context, t token.Token, e event.Draft) error {
+	return s.Write(func() error { return s.TokenStore.ReplaceToken(ctx, t, e) })
 }
 
 // UsedTokens implements token.Store.
-func (s *Store) UsedTokens(_ context.Context, at map[string]time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.fail != nil {
-		return s.fail
-	}
-	for id, when := range at {
-		t, there := s.tokens[id]
-		if t.LastUsedAt = when; there {
-			s.tokens[id] = t
-		}
-	}
-	return nil
+func (s *Store) UsedTokens(ctx context.Context, at map[string]time.Time) error {
+	return s.Write(func() error { return s.TokenStore.UsedTokens(ctx, at) })
 }
 
 // RunStore is the test suite of token.Store. journaled returns the number of events with the

@@ -2,7 +2,6 @@
 package sqlitetest
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"golang.org/x/mod/sumdb/note"
 
 	"palyra/internal/core/must"
-	"palyra/internal/evidence/journal"
 	"palyra/internal/store/sqlite"
 	"palyra/internal/vault/atrest/atresttest"
 )
@@ -85,18 +83,6 @@ var migrated = sync.OnceValues(func() (_ []byte, err error) {
 	}
 	return os.ReadFile(path)
 })
-
-// Events returns all events of a store in order.
-func Events(t testing.TB, db *sqlite.DB) (all []journal.Event) {
-	t.Helper()
-	must.Do(t, db.Scan(context.Background(), 0, db.Head().Seq, func(e *journal.Event) error {
-		one := *e
-		one.Payload = bytes.Clone(e.Payload) // the buffer is used for the next event
-		all = append(all, one)
-		return nil
-	}))
-	return all
-}
 
 // Key returns a new checkpoint key of Origin: the signer and its verifiers.
 func Key(t testing.TB) (note.Signer, note.Verifiers) {
