@@ -12,12 +12,7 @@ func TestWorkspaceUndo(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	w.Populate()
-	for _, test := range []struct {
-		name string
-		args []string
-		code int
-		want string
-	}{
+	w.Cases("workspace", clitest.Cases{
 		{"by the beginning of the id", []string{"undo", clitest.ChangeSetID[:8], "--reason", "wrong"}, 0, "undoes"},
 		{"in the workspace named", []string{"undo", clitest.ChangeSetID, "-w", "demo"}, 0, "undoes"},
 		{"in another workspace", []string{"undo", clitest.ChangeSetID, "-w", "docs"}, 1, "is not stored"},
@@ -25,17 +20,7 @@ func TestWorkspaceUndo(t *testing.T) {
 		{"no id at all", []string{"undo", "../x"}, 2, "not the id"},
 		{"show hides nothing", []string{"show", clitest.ChangeSetID}, 0, "protected: runner"},
 		{"changes of one", []string{"changes", "docs"}, 0, "no change sets are stored"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := w.Run(append([]string{"workspace"}, test.args...)...)
-			if r.Code != test.code || !strings.Contains(r.Out+r.Err, test.want) {
-				t.Errorf("exit %d, want %d with %q:\n%s%s", r.Code, test.code, test.want, r.Out, r.Err)
-			}
-			if strings.Contains(r.Out, "\x1b[2J") {
-				t.Error("a control sequence of a diff reached the terminal")
-			}
-		})
-	}
+	})
 	// The second undo of a change set prints that it was already undone.
 	again := w.Run("workspace", "undo", clitest.ChangeSetID)
 	if !strings.Contains(again.Err, "was already undone") {

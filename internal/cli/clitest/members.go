@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"slices"
 
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/core/reason"
 )
@@ -14,32 +17,39 @@ func (f *Gateway) serveMembers() {
 			return m.GetRemovedAt() != nil && !req.GetRemoved()
 		})}, nil
 	})
-	on(f, func(req *palyrav1.UpdateMemberRequest) (*palyrav1.UpdateMemberResponse, error) {
-		m, err := f.changeMember(req.GetMember(), req.GetAcceptLoss(), func(m *palyrav1.Member) {
-			m.Roles = slices.DeleteFunc(m.Roles, func(r string) bool { return slices.Contains(req.GetRemoveRoles(), r) })
-			m.Roles, m.Owner = append(m.Roles, req.GetAddRoles()...), cmp.Or(req.GetOwner(), m.GetOwner())
-		})
-		return &palyrav1.UpdateMemberResponse{Member: m}, err
+	onMember[*palyrav1.UpdateMemberResponse](f, func(req *palyrav1.UpdateMemberRequest, m *palyrav1.Member) {
+		m.Roles = slices.DeleteFunc(m.Roles, func(r string) bool { return slices.Contains(req.GetRemoveRoles(), r) })
+		m.Roles, m.Owner = append(m.Roles, req.GetAddRoles()...), cmp.Or(req.GetOwner(), m.GetOwner())
 	})
-	on(f, func(req *palyrav1.DisableMemberRequest) (*palyrav1.DisableMemberResponse, error) {
-		m, err := f.changeMember(req.GetMember(), req.GetAcceptLoss(), func(m *palyrav1.Member) { m.Disabled, m.Decides = true, false })
-		return &palyrav1.DisableMemberResponse{Member: m}, err
+	onMember[*palyrav1.DisableMemberResponse](f, func(_ *palyrav1.DisableMemberRequest, m *palyrav1.Member) { m.Disabled, m.Decides = true, false })
+	onMember[*palyrav1.ConfirmMemberResponse](f, func(_ *palyrav1.ConfirmMemberRequest, m *palyrav1.Member) { m.InHandsOf = nil })
+	onMember[*palyrav1.ConsentToAgentResponse](f, func(req *palyrav1.ConsentToAgentRequest, m *palyrav1.Member) { m.AwaitsConsent = req.GetWithdraw() })
+	onMember[*palyrav1.EnableMemberResponse](f, func(_ *palyrav1.EnableMemberRequest, m *palyrav1.Member) { m.Disabled = false })
+	onMember[*palyrav1.RemoveMemberResponse](f, func(_ *palyrav1.RemoveMemberRequest, m *palyrav1.Member) {
+		m.Disabled, m.Decides, m.RemovedAt = true, false, now
 	})
-	on(f, func(req *palyrav1.ConfirmMemberRequest) (*palyrav1.ConfirmMemberResponse, error) {
-		m, err := f.changeMember(req.GetMember(), true, func(m *palyrav1.Member) { m.InHandsOf = nil })
-		return &palyrav1.ConfirmMemberResponse{Member: m}, err
-	})
-	on(f, func(req *palyrav1.ConsentToAgentRequest) (*palyrav1.ConsentToAgentResponse, error) {
-		m, err := f.changeMember(req.GetAgent(), true, func(m *palyrav1.Member) { m.AwaitsConsent = req.GetWithdraw() })
-		return &palyrav1.ConsentToAgentResponse{Member: m}, err
-	})
-	on(f, func(req *palyrav1.EnableMemberRequest) (*palyrav1.EnableMemberResponse, error) {
-		m, err := f.changeMember(req.GetMember(), req.GetAcceptLoss(), func(m *palyrav1.Member) { m.Disabled = false })
-		return &palyrav1.EnableMemberResponse{Member: m}, err
-	})
-	on(f, func(req *palyrav1.RemoveMemberRequest) (*palyrav1.RemoveMemberResponse, error) {
-		m, err := f.changeMember(req.GetMember(), req.GetAcceptLoss(), func(m *palyrav1.Member) { m.Disabled, m.Decides, m.RemovedAt = true, false, now })
-		return &palyrav1.RemoveMemberResponse{Member: m}, err
+}
+
+// onMember answers requests of type Q, whose first field names a member, with the changed member,
+// unless the change causes a loss that was not accepted. Field 1 of A is the member.
+func onMember[A, Q proto.Message](f *Gateway, edit func(Q, *palyrav1.Member)) {
+	on(f, func(req Q) (res A, err error) {
+		name := firstField(req)
+		for _, m := range f.members() {
+			if p := m.GetPrincipal(); p != name && p != "user:"+name && p != "agent:"+name {
+				continue
+			}
+			if l, can := any(req).(interface{ GetAcceptLoss() bool }); can && f.Loss != "" && !l.GetAcceptLoss() {
+				return res, f.lossError()
+			}
+			edit(req, m)
+			f.ChangedMembers = append(f.ChangedMembers, m.GetPrincipal())
+			out := res.ProtoReflect().New()
+			out.Set(out.Descriptor().Fields().ByNumber(1), protoreflect.ValueOfMessage(m.ProtoReflect()))
+			res, _ = out.Interface().(A) // the assertion always succeeds
+			return res, nil
+		}
+		return res, notFound("the member %s does not exist", name)
 	})
 }
 
@@ -53,23 +63,6 @@ func (f *Gateway) members() []*palyrav1.Member {
 		members = append(members, &palyrav1.Member{Principal: "user:bob", Roles: []string{"operator"}, CreatedAt: now, Decides: true})
 	}
 	return members
-}
-
-// changeMember returns a changed member, unless the change causes a loss that was not accepted. The caller
-// holds Mu.
-func (f *Gateway) changeMember(name string, accept bool, edit func(*palyrav1.Member)) (*palyrav1.Member, error) {
-	for _, m := range f.members() {
-		if p := m.GetPrincipal(); p != name && p != "user:"+name && p != "agent:"+name {
-			continue
-		}
-		if f.Loss != "" && !accept {
-			return nil, f.lossError()
-		}
-		edit(m)
-		f.ChangedMembers = append(f.ChangedMembers, m.GetPrincipal())
-		return m, nil
-	}
-	return nil, notFound("the member %s does not exist", name)
 }
 
 // lossError returns the error of a change whose loss was not accepted.

@@ -171,23 +171,13 @@ func (r *Run) Turn(text string, calls ...[3]string) {
 // Call appends an event of a call, converted from an event of CallTool.
 func (r *Run) Call(id string, m *palyrav1.CallToolResponse) {
 	e := &palyrav1.RunEvent{CallId: id, ProposalId: "01PROPOSAL00000000000" + id}
-	switch c := m.GetEvent().(type) {
-	case *palyrav1.CallToolResponse_Proposed:
-		c.Proposed.ProposalId = e.ProposalId
-		e.Event = &palyrav1.RunEvent_Proposed{Proposed: c.Proposed}
-	case *palyrav1.CallToolResponse_ApprovalRequested:
-		e.Event = &palyrav1.RunEvent_ApprovalRequested{ApprovalRequested: c.ApprovalRequested}
-	case *palyrav1.CallToolResponse_ApprovalResolved:
-		e.Event = &palyrav1.RunEvent_ApprovalResolved{ApprovalResolved: c.ApprovalResolved}
-	case *palyrav1.CallToolResponse_Decision:
-		e.Event = &palyrav1.RunEvent_Decision{Decision: c.Decision}
-	case *palyrav1.CallToolResponse_Output:
-		e.Event = &palyrav1.RunEvent_Output{Output: c.Output}
-	case *palyrav1.CallToolResponse_Result:
-		e.Event = &palyrav1.RunEvent_Result{Result: c.Result}
-	case *palyrav1.CallToolResponse_Attestation:
-		e.Event = &palyrav1.RunEvent_Attestation{Attestation: c.Attestation}
+	if p := m.GetProposed(); p != nil {
+		p.ProposalId = e.ProposalId
 	}
+	// The events of both types have the same names.
+	in, out := m.ProtoReflect(), e.ProtoReflect()
+	event := in.WhichOneof(in.Descriptor().Oneofs().ByName("event"))
+	out.Set(out.Descriptor().Fields().ByName(event.Name()), in.Get(event))
 	r.Add(e)
 }
 

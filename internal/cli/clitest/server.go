@@ -55,12 +55,17 @@ func (r reply) find(req proto.Message) error {
 	if r.only == "" {
 		return nil
 	}
-	m := req.ProtoReflect()
-	name := m.Get(m.Descriptor().Fields().ByNumber(1)).String()
+	name := firstField(req)
 	if strings.EqualFold(strings.TrimPrefix(name, "vault://"), strings.TrimPrefix(r.only, "vault://")) {
 		return nil
 	}
 	return reason.Errorf(reason.NotFound, r.missing, name)
+}
+
+// firstField returns the first field of a request, a text.
+func firstField(req proto.Message) string {
+	m := req.ProtoReflect()
+	return m.Get(m.Descriptor().Fields().ByNumber(1)).String()
 }
 
 // stream answers requests of type Q with fn.

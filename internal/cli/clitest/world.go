@@ -217,6 +217,31 @@ func (w *World) Want(r Result, code int) {
 	}
 }
 
+// Cases are commands with their exit codes and a part of their output.
+type Cases = []struct {
+	Name string
+	Args []string
+	Code int
+	Want string
+}
+
+// Cases runs commands that have their first words in common. None of them writes a control
+// sequence.
+func (w *World) Cases(first string, list Cases) {
+	w.T.Helper()
+	for _, c := range list {
+		w.T.Run(c.Name, func(t *testing.T) {
+			r := w.Run(append(strings.Fields(first), c.Args...)...)
+			if r.Code != c.Code || !strings.Contains(r.Out+r.Err, c.Want) {
+				t.Errorf("exit %d, want %d with %q:\n%s%s", r.Code, c.Code, c.Want, r.Out, r.Err)
+			}
+			if strings.Contains(r.Out+r.Err, "\x1b[2J") {
+				t.Error("a control sequence reached the terminal")
+			}
+		})
+	}
+}
+
 // NewAuthority returns a separate CA.
 func NewAuthority(t *testing.T) *catest.Authority {
 	t.Helper()

@@ -33,12 +33,7 @@ func TestGoldenPairings(t *testing.T) {
 func TestCode(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
-	for _, test := range []struct {
-		name string
-		args []string
-		code int
-		want string
-	}{
+	w.Cases("pairing code", clitest.Cases{
 		{"a PIN, for oneself", nil, 0, "4821 9930"},
 		{"the address of this machine alone", nil, 0, "--at HOST:PORT"},
 		{"an address for others", []string{"--at", "192.0.2.7:7443"}, 0, "palyra pair 192.0.2.7:7443"},
@@ -48,14 +43,7 @@ func TestCode(t *testing.T) {
 		{"a new member without a role", []string{"--new", "bob"}, 2, "--role operator"},
 		{"a role for an old one", []string{"--member", "bob", "--role", "owner"}, 2, "--new NAME"},
 		{"an agent", []string{"--new", "builder", "--owner", "ada"}, 0, "(new)"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := w.Run(append([]string{"pairing", "code"}, test.args...)...)
-			if r.Code != test.code || !strings.Contains(r.Out+r.Err, test.want) {
-				t.Errorf("exit %d, want %d with %q:\n%s%s", r.Code, test.code, test.want, r.Out, r.Err)
-			}
-		})
-	}
+	})
 	made := clitest.Requests[*palyrav1.CreatePairingCodeRequest](w)
 	last := made[slices.IndexFunc(made, (*palyrav1.CreatePairingCodeRequest).GetNewMember)]
 	if last.GetMember() != "builder" || last.GetOwner() != "ada" || !slices.Equal(last.GetRoles(), []string{"agent"}) {

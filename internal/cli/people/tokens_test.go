@@ -27,12 +27,7 @@ func TestGoldenTokens(t *testing.T) {
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
-	for _, test := range []struct {
-		name string
-		args []string
-		code int
-		want string
-	}{
+	w.Cases("tokens", clitest.Cases{
 		{"create says that the text is shown once", []string{"create", "ci"}, 0, "the only time"},
 		{"create with a life that is none", []string{"create", "ci", "--life", "soon"}, 2, "30m, 2h or 3d"},
 		{"create without a name", []string{"create"}, 2, ""},
@@ -41,14 +36,7 @@ func TestTokens(t *testing.T) {
 		{"revoke by the beginning of the id", []string{"revoke", strings.ToLower(clitest.TokenID[:8]), "--yes"}, 0, "user:ada"},
 		{"revoke without a yes", []string{"revoke", clitest.TokenID}, 2, "--yes"},
 		{"revoke of none", []string{"revoke", "01UNKN0WN00000000000000000", "--yes"}, 1, "not found"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := w.Run(append([]string{"tokens"}, test.args...)...)
-			if r.Code != test.code || !strings.Contains(r.Out+r.Err, test.want) {
-				t.Errorf("exit %d, want %d with %q:\n%s%s", r.Code, test.code, test.want, r.Out, r.Err)
-			}
-		})
-	}
+	})
 	made := clitest.Requests[*palyrav1.CreateTokenRequest](w)
 	if len(made) != 1 || made[0].GetLife().AsDuration() != 90*24*time.Hour || strings.Join(made[0].GetScopes(), " ") != "tool.list tool.call" {
 		t.Errorf("asked for: %v", made)

@@ -107,12 +107,7 @@ func TestStatusAndTrust(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	empty := packageOf(t, 0)
-	for _, test := range []struct {
-		name string
-		args []string
-		code int
-		want string
-	}{
+	w.Cases("", clitest.Cases{
 		{"quarantined", []string{"skills", "quarantine", clitest.SkillName, "--reason", "odd"}, 0, "quarantined"},
 		{"disabled", []string{"skills", "disable", clitest.SkillName + "@1.1.0"}, 0, "disabled"},
 		{"enabled", []string{"skills", "enable", clitest.SkillName + "@1.1.0"}, 0, "active"},
@@ -124,14 +119,7 @@ func TestStatusAndTrust(t *testing.T) {
 		{"distrusted", []string{"skills", "trust", "remove", "example.org"}, 0, "1 version quarantined"},
 		{"no file", []string{"skills", "install", filepath.Join(t.TempDir(), "nowhere")}, 2, "reading the package"},
 		{"an empty file", []string{"skills", "install", empty}, 2, "the file is empty"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := w.Run(test.args...)
-			if w.Want(r, test.code); !strings.Contains(r.Out+r.Err, test.want) {
-				t.Errorf("%s%s lacks %q", r.Out, r.Err, test.want)
-			}
-		})
-	}
+	})
 	asked := clitest.Requests[*palyrav1.SetSkillStatusRequest](w)
 	if len(asked) != 3 || asked[0].GetVersion() != "" || asked[0].GetReason() != "odd" || asked[0].GetStatus() != palyrav1.SkillStatus_SKILL_STATUS_QUARANTINED ||
 		asked[1].GetVersion() != "1.1.0" || asked[1].GetStatus() != palyrav1.SkillStatus_SKILL_STATUS_DISABLED || asked[2].GetStatus() != palyrav1.SkillStatus_SKILL_STATUS_ACTIVE {

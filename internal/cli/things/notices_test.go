@@ -1,7 +1,6 @@
 package things_test
 
 import (
-	"strings"
 	"testing"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -22,21 +21,11 @@ func TestGoldenNotices(t *testing.T) {
 func TestNotices(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
-	for _, test := range []struct {
-		name string
-		args []string
-		code int
-		want string
-	}{
+	w.Cases("notify", clitest.Cases{
 		{"a test that fails says of what", []string{"test", "team"}, 6, "channel_not_found"},
 		{"a target that is none", []string{"test", "x"}, 1, "no notification target"},
 		{"names of Slack are no ids", []string{"slack", "map", "team/ada", "user:ada"}, 2, "by their ids"},
-	} {
-		r := w.Run(append([]string{"notify"}, test.args...)...)
-		if r.Code != test.code || !strings.Contains(r.Out+r.Err, test.want) {
-			t.Errorf("%s: exit %d, want %d with %q:\n%s%s", test.name, r.Code, test.code, test.want, r.Out, r.Err)
-		}
-	}
+	})
 	w.Want(w.Run("notify", "slack", "consent", "T012AB3CD/U012AB3CD", "--withdraw"), 0)
 	if got := clitest.Requests[*palyrav1.ConsentToChatUserRequest](w); len(got) != 1 || !got[0].GetWithdraw() || got[0].GetTeam() != "T012AB3CD" {
 		t.Errorf("consents: %v", got)

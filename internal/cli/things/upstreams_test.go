@@ -1,7 +1,6 @@
 package things_test
 
 import (
-	"strings"
 	"testing"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -23,12 +22,7 @@ func TestGoldenUpstreams(t *testing.T) {
 func TestUpstreams(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
-	for _, test := range []struct {
-		name string
-		args []string
-		code int
-		want string
-	}{
+	w.Cases("", clitest.Cases{
 		{"a program", []string{"mcp", "add", "files", "--workspace", "demo", "--write", "--env", "A=b", "--", "mcp-files", "--root", "/workspace"}, 0, "files"},
 		{"a secret as it is", []string{"mcp", "add", clitest.UpstreamName, "--inject", "vault://global/signing", "--", "mcp-signer"}, 0, "starting github"},
 		{"a header without a secret", []string{"mcp", "add", "x", "--url", "https://x.example", "--header", "Authorization: Bearer abc"}, 2, "vault://"},
@@ -36,14 +30,7 @@ func TestUpstreams(t *testing.T) {
 		{"no such server", []string{"mcp", "show", "other"}, 1, "the upstream server other does not exist"},
 		{"removed", []string{"mcp", "remove", clitest.UpstreamName, "--yes"}, 0, "was removed"},
 		{"removed unasked", []string{"mcp", "remove", clitest.UpstreamName}, 2, "--yes"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			r := w.Run(test.args...)
-			if w.Want(r, test.code); !strings.Contains(r.Out+r.Err, test.want) {
-				t.Errorf("%s%s lacks %q", r.Out, r.Err, test.want)
-			}
-		})
-	}
+	})
 	added := clitest.Requests[*palyrav1.AddUpstreamRequest](w)[0].GetServer()
 	if c := added.GetCommand(); len(c) != 3 || c[0] != "mcp-files" || c[1] != "--root" || !added.GetWrite() || added.GetEnv()[0] != "A=b" {
 		t.Errorf("added %v", added)
