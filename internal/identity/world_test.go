@@ -23,7 +23,7 @@ import (
 	"palyra/internal/identity/identitytest"
 )
 
-// world is the identity packages of a gateway, with a store in memory and a clock that tests
+// world is the identity packages of a gateway, with an embedded store and a clock that tests
 // advance.
 type world struct {
 	t   *testing.T

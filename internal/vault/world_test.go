@@ -89,11 +89,6 @@ func refused(t *testing.T, what string, err error, want reason.Code) {
 }
 
 // codes returns the codes of the events after the first ones.
-func (w *world) codes(since int) (codes []event.Code) {
-	for _, e := range w.store.Events()[since:] {
-		codes = append(codes, e.Code)
-	}
-	return codes
-}
+func (w *world) codes(since int) []event.Code { return w.store.Codes()[since:] }
 
 func p[T any](v T) *T { return &v }

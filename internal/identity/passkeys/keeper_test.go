@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +15,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/identity/identitytest"
 	"palyra/internal/identity/passkey"
 	"palyra/internal/identity/passkey/passkeytest"
 	"palyra/internal/identity/passkeys"
@@ -28,38 +27,6 @@ const (
 )
 
 var ada, bob, cyd = access.User("ada"), access.User("bob"), access.User("cyd")
-
-// memory is a store and a journal in memory.
-type memory struct {
-	mu     sync.Mutex
-	rows   map[string]passkey.Passkey
-	events []event.Draft
-}
-
-func (m *memory) Passkeys(context.Context) (list []passkey.Passkey, err error) {
-	for _, p := range m.rows {
-		list = append(list, p)
-	}
-	return list, nil
-}
-
-func (m *memory) KeepPasskey(_ context.Context, p passkey.Passkey, events ...event.Draft) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.rows[string(p.ID)].Version != p.Version-1 {
-		return errors.New("conflict")
-	}
-	m.rows[string(p.ID)] = p
-	m.events = append(m.events, events...)
-	return nil
-}
-
-func (m *memory) codes() (codes []event.Code) {
-	for _, e := range m.events {
-		codes = append(codes, e.Code)
-	}
-	return codes
-}
 
 // members are ada, an owner, and bob and cyd, admins; ada created bob.
 type members struct{}
@@ -75,7 +42,7 @@ func (members) Active(p access.Principal) (access.Member, bool) {
 // world is a keeper with its dependencies.
 type world struct {
 	*passkeys.Keeper
-	store  *memory
+	store  *identitytest.Store
 	agents bool
 	config passkeys.Config
 	now    time.Time
@@ -83,7 +50,7 @@ type world struct {
 
 func newWorld(t *testing.T, change ...func(*passkeys.Config)) *world {
 	t.Helper()
-	w := &world{store: &memory{rows: map[string]passkey.Passkey{}}, now: time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)}
+	w := &world{store: identitytest.NewStore(t), now: time.Date(2026, 11, 26, 0, 0, 0, 0, time.UTC)}
 	w.config = passkeys.Config{
 		Store: w.store, Members: members{}, Gateway: gateway, Now: func() time.Time { return w.now },
 		Independent:    func(a, b access.Principal) bool { return a != b && a != bob && b != bob },
@@ -162,7 +129,7 @@ func TestFirstPasskey(t *testing.T) {
 	_, err = w.Confirm(t.Context(), passkey.Word{By: ada, Host: true}, p.ID)
 	wants(t, "confirmed twice", err, reason.AlreadyExists)
 	want := []event.Code{event.PasskeyEnrolled, event.PasskeyEnrolled, event.PasskeyEnrolled, event.PasskeyConfirmed}
-	if got := w.store.codes(); !slices.Equal(got, want) {
+	if got := w.store.Codes(); !slices.Equal(got, want) {
 		t.Errorf("journaled: %v", got)
 	}
 	_, err = w.Begin(access.Agent("claude"))
@@ -208,12 +175,14 @@ func TestLaterPasskey(t *testing.T) {
 		t.Error("the passkey before does not confirm")
 	}
 	must.Do(t, w.votes(t, ada, second, "01A"))
-	if last := w.store.events[len(w.store.events)-1]; !strings.Contains(string(last.Payload), `"proof":{`) {
+	events := w.store.Events()
+	last := events[len(events)-1]
+	if !strings.Contains(string(last.Payload), `"proof":{`) {
 		t.Errorf("the proof is not in the event: %s", last.Payload)
 	}
 	// cyd lost a passkey and gets another: ada has a passkey, so ada must sign.
 	cyds, old := w.enroll(t, cyd)
-	must.Get(w.Confirm(t.Context(), passkey.Word{Host: true}, old.ID))(t)
+	must.Get(w.Confirm(t.Context(), passkey.Word{By: access.User("local"), Host: true}, old.ID))(t)
 	must.Do(t, w.votes(t, cyd, cyds, "01A"))
 	_, lost := w.enroll(t, cyd)
 	_, err := w.Confirm(t.Context(), passkey.Word{By: ada}, lost.ID)
@@ -272,7 +241,7 @@ func TestRegistrationsThatAreRefused(t *testing.T) {
 		if (err == nil) != (c.misuse == nil) || err != nil && reason.Of(err) != reason.PresenceNotProven {
 			t.Errorf("%s: %v", name, err)
 		}
-		if c.misuse != nil && len(w.store.events) > 0 {
+		if c.misuse != nil && len(w.store.Events()) > 0 {
 			t.Errorf("%s: journaled", name)
 		}
 	}
@@ -348,7 +317,7 @@ func TestCounterRollback(t *testing.T) {
 	must.Do(t, w.votes(t, ada, a, "01B"))
 	w.restarts(t, origin)
 	wants(t, "the copy", w.votes(t, ada, &copied, "01C"), reason.PresenceNotProven)
-	if got := w.store.codes(); got[len(got)-1] != event.PasskeyCounterBack {
+	if got := w.store.Codes(); got[len(got)-1] != event.PasskeyCounterBack {
 		t.Errorf("journaled: %v", got)
 	}
 	if got := strings.Join(w.Notices(ada), "\n"); !strings.Contains(got, "counter that went back") {

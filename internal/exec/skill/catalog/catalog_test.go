@@ -18,8 +18,9 @@ import (
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/skill"
 	"palyra/internal/exec/skill/catalog"
-	"palyra/internal/exec/skill/catalog/catalogtest"
 	"palyra/internal/exec/wasm/guest"
+	"palyra/internal/store/sqlite/guestdata"
+	"palyra/internal/store/sqlite/sqlitetest"
 )
 
 // smallest is a command with a memory and an empty _start.
@@ -27,10 +28,9 @@ const smallest = "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x0
 
 // world is the environment of a catalog. Tests define its guest.
 type world struct {
-	t       *testing.T
-	storage catalogtest.Memory
-	guest   func(h guest.Host, c guest.Call) (sandbox.Report, error)
-	calls   []guest.Call
+	t     *testing.T
+	guest func(h guest.Host, c guest.Call) (sandbox.Report, error)
+	calls []guest.Call
 	// fetched are the grants of the requests.
 	fetched []egress.Reach
 	answer  tool.Report
@@ -74,7 +74,7 @@ func newWorld(t *testing.T, capabilities string) *world {
 	w.config = catalog.Config{
 		Packages: w, Guests: w, Ready: func() error { return w.broken },
 		Limits:      guest.Limits{Fuel: 100, MemoryBytes: 4 << 16, TableElements: 10, Wall: time.Minute, Output: 1000},
-		FuelCeiling: 1000, ModuleBytes: 1 << 20, BytesOut: 1000, Web: w, Lender: w, Storage: &w.storage, StorageBytes: 50, Log: slog.New(slog.DiscardHandler),
+		FuelCeiling: 1000, ModuleBytes: 1 << 20, BytesOut: 1000, Web: w, Lender: w, Storage: guestdata.New(sqlitetest.Open(t)), StorageBytes: 50, Log: slog.New(slog.DiscardHandler),
 	}
 	return w
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/store/sqlite"
@@ -71,4 +72,12 @@ func (f *Faulty) Events() (all []journal.Event) {
 		return nil
 	}))
 	return all
+}
+
+// Codes returns the codes of the journaled events in order.
+func (f *Faulty) Codes() (codes []event.Code) {
+	for _, e := range f.Events() {
+		codes = append(codes, e.Code)
+	}
+	return codes
 }

@@ -1,76 +1,14 @@
-// Package catalogtest provides the conformance suite of catalog.Storage, and an in-memory storage
-// that passes it.
+// Package catalogtest provides the conformance suite of catalog.Storage.
 package catalogtest
 
 import (
-	"context"
-	"maps"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/skill/catalog"
 )
-
-// Memory is a catalog.Storage in memory. Its zero value is empty.
-type Memory struct {
-	mu   sync.Mutex
-	kept map[catalog.Space]map[string][]byte
-}
-
-var _ catalog.Storage = (*Memory)(nil)
-
-// Get implements catalog.Storage.
-func (m *Memory) Get(_ context.Context, s catalog.Space, key string) ([]byte, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	value, there := m.kept[s][key]
-	if !there {
-		return nil, reason.Errorf(reason.NotFound, "no value is stored under this key")
-	}
-	return slices.Clone(value), nil
-}
-
-// Put implements catalog.Storage.
-func (m *Memory) Put(_ context.Context, s catalog.Space, key string, value []byte, most int64) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	size := int64(len(key) + len(value))
-	for other, v := range m.kept[s] {
-		if other != key {
-			size += int64(len(other) + len(v))
-		}
-	}
-	if size > most {
-		return reason.Errorf(reason.QuotaExceeded, "the storage would hold %d bytes of %d", size, most)
-	}
-	if m.kept == nil {
-		m.kept = map[catalog.Space]map[string][]byte{}
-	}
-	if m.kept[s] == nil {
-		m.kept[s] = map[string][]byte{}
-	}
-	m.kept[s][key] = slices.Clone(value)
-	return nil
-}
-
-// Delete implements catalog.Storage.
-func (m *Memory) Delete(_ context.Context, s catalog.Space, key string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.kept[s], key)
-	return nil
-}
-
-// List implements catalog.Storage.
-func (m *Memory) List(_ context.Context, s catalog.Space, prefix string) ([]string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.kept[s])), func(k string) bool { return !strings.HasPrefix(k, prefix) }), nil
-}
 
 // RunStorage is the conformance suite of catalog.Storage.
 func RunStorage(t *testing.T, open func(t *testing.T) catalog.Storage) {
