@@ -31,10 +31,6 @@ type liveCall struct {
 	*Live
 }
 
-func newKeyedCalls() *keyedCalls {
-	return &keyedCalls{live: make(map[claimKey]*liveCall)}
-}
-
 // callOnce runs a call with a key at most once: the first submission starts it; a retry follows
 // the live call or gets the journaled result.
 func (p *Pipeline) callOnce(ctx context.Context, s *Submission, observe func(Event)) (*Outcome, error) {

@@ -17,8 +17,6 @@ type waitingCalls struct {
 	byID map[string]*waiting
 }
 
-func newWaitingCalls() *waitingCalls { return &waitingCalls{byID: make(map[string]*waiting)} }
-
 // waiting is the shared state of calls that wait on one approval. waitingCalls.mu guards edits and
 // calls.
 type waiting struct {

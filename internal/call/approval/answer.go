@@ -1,7 +1,6 @@
 package approval
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -124,28 +123,6 @@ func (a Answer) Remedy() string {
 		return a.remedy
 	}
 	return reason.Lookup(a.code).Remedy
-}
-
-// MarshalJSON encodes the answer for the journal and the tape.
-func (a Answer) MarshalJSON() ([]byte, error) {
-	return json.Marshal(struct {
-		Kind       Kind        `json:"kind"`
-		ApprovalID string      `json:"approval_id,omitempty"`
-		GrantID    string      `json:"grant_id,omitempty"`
-		Version    int64       `json:"version,omitempty"`
-		CallDigest string      `json:"call_digest,omitempty"`
-		Voters     []string    `json:"voters,omitempty"`
-		Reason     reason.Code `json:"reason,omitempty"`
-		Message    string      `json:"message,omitempty"`
-	}{a.kind, a.approvalID, a.grant.ID, a.version, a.callDigest, voters(a.votes), a.code, a.message})
-}
-
-func voters(votes []Vote) []string {
-	names := make([]string, 0, len(votes))
-	for _, v := range votes {
-		names = append(names, v.User.String())
-	}
-	return names
 }
 
 // answerOf returns the answer that a settled record gives to a call.

@@ -218,3 +218,30 @@ func (s *Grants) count() int {
 	defer s.mu.Unlock()
 	return len(s.book.byID)
 }
+
+func newMemory(limits Limits, due *deadline.Queue, now func() time.Time) *memory {
+	return &memory{
+		limits: limits, now: now, key: keyOf, byID: map[string]*entry{}, byCall: map[callKey][]*entry{},
+		quota: &quota{
+			limits: limits, perRun: map[runKey]int{}, principal: map[access.Principal]int{},
+			created: map[runKey][]time.Time{}, perPrincipal: map[access.Principal][]time.Time{},
+		},
+		cool: &cooldown{span: limits.Cooldown, asks: map[coolKey]Record{}}, due: due,
+	}
+}
+
+func newGrants(store Store, judge Judge, freezer *Freezer, limits Limits, due *deadline.Queue, now func() time.Time) *Grants {
+	book := &grantBook{
+		idle: limits.SessionIdle, byID: map[string]Grant{}, byOwner: map[access.Principal][]string{},
+		seen: map[string]time.Time{}, perSession: map[string]int{}, minting: map[string]bool{},
+	}
+	return &Grants{store: store, judge: judge, freezer: freezer, limits: limits, now: now, book: book, due: due}
+}
+
+// recall counts a record that was created before the start. Records come newest first; the
+// window needs the oldest first.
+func (q *quota) recall(rec Record) {
+	run := runOf(rec)
+	q.created[run] = append([]time.Time{rec.CreatedAt}, q.created[run]...)
+	q.perPrincipal[run.principal] = append([]time.Time{rec.CreatedAt}, q.perPrincipal[run.principal]...)
+}

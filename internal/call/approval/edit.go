@@ -203,3 +203,16 @@ func amendedEvents(was string) func(Record) ([]event.Draft, error) {
 func (r Record) noGrant() error {
 	return reason.Errorf(reason.InvalidInput, "an approval of an edited call covers one call only").WithRemedy("Choose scope once.")
 }
+
+func (m *memory) anticipate(id string, ask *Ask) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.byID[id]
+	if !ok {
+		return
+	}
+	if e.calls == nil {
+		e.calls = make(map[string]editedCall)
+	}
+	e.calls[ask.CallDigest] = editedCall{slices.Clone(ask.Proposal.Input), ask.Resolved}
+}

@@ -3,6 +3,8 @@ package approval
 import (
 	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"palyra/internal/core/access"
@@ -116,4 +118,32 @@ func emitFreeze(ctx context.Context, tx Tx, code event.Code, by access.Principal
 	}
 	tx.Emit(drafted)
 	return nil
+}
+
+// FreezeState is the actor, time and reason of a freeze of all dispatch.
+type FreezeState struct {
+	By     access.Principal `json:"by"`
+	Reason string           `json:"reason"`
+	// At is in UTC.
+	At time.Time `json:"at"`
+}
+
+// Freezer freezes all dispatch and ends the freeze. It is safe for concurrent use. Units MUST
+// check the freeze again with thawedFor.
+type Freezer struct {
+	store Store
+	guard change.Guard
+	now   func() time.Time
+
+	// changing keeps state in the order of the store's units.
+	changing sync.Mutex
+	state    atomic.Pointer[FreezeState]
+}
+
+// Frozen returns the freeze, and whether the gateway is frozen.
+func (f *Freezer) Frozen(context.Context) (FreezeState, bool) {
+	if state := f.state.Load(); state != nil {
+		return *state, true
+	}
+	return FreezeState{}, false
 }

@@ -141,13 +141,6 @@ type grantBook struct {
 	minting map[string]bool
 }
 
-func newGrantBook(idle time.Duration) *grantBook {
-	return &grantBook{
-		idle: idle, byID: map[string]Grant{}, byOwner: map[access.Principal][]string{},
-		seen: map[string]time.Time{}, perSession: map[string]int{}, minting: map[string]bool{},
-	}
-}
-
 // put stores a grant and replaces an older version of it.
 func (b *grantBook) put(g Grant) {
 	old, known := b.byID[g.ID]

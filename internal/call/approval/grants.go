@@ -24,10 +24,6 @@ type Grants struct {
 	due  *deadline.Queue
 }
 
-func newGrants(store Store, judge Judge, freezer *Freezer, limits Limits, due *deadline.Queue, now func() time.Time) *Grants {
-	return &Grants{store: store, judge: judge, freezer: freezer, limits: limits, now: now, book: newGrantBook(limits.SessionIdle), due: due}
-}
-
 // keep updates the book to a grant that has become durable. A closed grant never reappears,
 // independent of the order of updates.
 func (s *Grants) keep(g Grant) {

@@ -243,3 +243,19 @@ func (r *Records) Export(ctx context.Context, f Filter, view func(Record) Record
 	})
 	return tally.Trailer(revision), err
 }
+
+func (m *memory) find(id, callDigest string) (openRequest, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e, ok := m.byID[id]
+	if !ok {
+		return openRequest{}, false
+	}
+	return openRequest{len(e.waiters), e.calls[callDigest].input, e.delivered}, true
+}
+
+func (f *feed) next() <-chan struct{} {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.changed
+}

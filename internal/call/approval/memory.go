@@ -23,13 +23,6 @@ type memory struct {
 	due    *deadline.Queue
 }
 
-func newMemory(limits Limits, due *deadline.Queue, now func() time.Time) *memory {
-	return &memory{
-		limits: limits, now: now, key: keyOf, byID: map[string]*entry{}, byCall: map[callKey][]*entry{},
-		quota: newQuota(limits), cool: newCooldown(limits.Cooldown), due: due,
-	}
-}
-
 func (m *memory) enter(ask *Ask) (place, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -233,27 +226,4 @@ func (m *memory) release(id string, version int64) {
 	if e, ok := m.byID[id]; ok && e.rec.Version == version {
 		e.claimedUntil = m.now()
 	}
-}
-
-func (m *memory) anticipate(id string, ask *Ask) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e, ok := m.byID[id]
-	if !ok {
-		return
-	}
-	if e.calls == nil {
-		e.calls = make(map[string]editedCall)
-	}
-	e.calls[ask.CallDigest] = editedCall{slices.Clone(ask.Proposal.Input), ask.Resolved}
-}
-
-func (m *memory) find(id, callDigest string) (openRequest, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e, ok := m.byID[id]
-	if !ok {
-		return openRequest{}, false
-	}
-	return openRequest{len(e.waiters), e.calls[callDigest].input, e.delivered}, true
 }

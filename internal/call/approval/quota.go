@@ -43,10 +43,6 @@ type quota struct {
 	perPrincipal map[access.Principal][]time.Time
 }
 
-func newQuota(l Limits) *quota {
-	return &quota{limits: l, perRun: map[runKey]int{}, principal: map[access.Principal]int{}, created: map[runKey][]time.Time{}, perPrincipal: map[access.Principal][]time.Time{}}
-}
-
 // take counts one more pending record, or returns an error with the reached limit.
 func (q *quota) take(run runKey, now time.Time) error {
 	recent, perPrincipal := fresh(q.created[run], now), fresh(q.perPrincipal[run.principal], now)
@@ -95,26 +91,12 @@ func decrement[K comparable](counts map[K]int, key K) {
 	}
 }
 
-// forget removes runs and principals that created nothing within the window.
-func (q *quota) forget(now time.Time) {
-	forget(q.created, now)
-	forget(q.perPrincipal, now)
-}
-
 func forget[K comparable](created map[K][]time.Time, now time.Time) {
 	for key, times := range created {
 		if len(fresh(times, now)) == 0 {
 			delete(created, key)
 		}
 	}
-}
-
-// recall counts a record that was created before the start. Records come newest first; the
-// window needs the oldest first.
-func (q *quota) recall(rec Record) {
-	run := runOf(rec)
-	q.created[run] = append([]time.Time{rec.CreatedAt}, q.created[run]...)
-	q.perPrincipal[run.principal] = append([]time.Time{rec.CreatedAt}, q.perPrincipal[run.principal]...)
 }
 
 func fresh(times []time.Time, now time.Time) []time.Time {
@@ -146,10 +128,6 @@ type coolKey struct {
 type cooldown struct {
 	span time.Duration
 	asks map[coolKey]Record
-}
-
-func newCooldown(span time.Duration) *cooldown {
-	return &cooldown{span: span, asks: map[coolKey]Record{}}
 }
 
 // remember stores the denial of a record, whose ask has effect as its Resolved. For a record loaded

@@ -37,20 +37,11 @@ type SubjectType string
 
 // The subject types.
 const (
-	SubjectTool           SubjectType = "tool"
-	SubjectChannelSend    SubjectType = "channel_send"
-	SubjectSecretAccess   SubjectType = "secret_access"
-	SubjectBrowserAction  SubjectType = "browser_action"
-	SubjectNodeCapability SubjectType = "node_capability"
-	SubjectDevicePairing  SubjectType = "device_pairing"
-	SubjectGatewayChange  SubjectType = "gateway_change"
+	SubjectTool          SubjectType = "tool"
+	SubjectSecretAccess  SubjectType = "secret_access"
+	SubjectDevicePairing SubjectType = "device_pairing"
+	SubjectGatewayChange SubjectType = "gateway_change"
 )
-
-// SubjectTypes lists all subject types.
-var SubjectTypes = []SubjectType{
-	SubjectTool, SubjectChannelSend, SubjectSecretAccess, SubjectBrowserAction, SubjectNodeCapability, SubjectDevicePairing,
-	SubjectGatewayChange,
-}
 
 // Record is one approval: a request about one exact call, and its answer.
 //
@@ -141,12 +132,6 @@ type Needs struct {
 	// Present and Paired are the proofs required from their votes.
 	Present bool `json:"present,omitempty"`
 	Paired  bool `json:"paired,omitempty"`
-}
-
-// Stored returns r without its live fields.
-func (r Record) Stored() Record {
-	r.Waiters, r.RunGone = 0, false
-	return r
 }
 
 // deadline returns the time at which r expires in its present state; zero for a terminal one.

@@ -139,9 +139,3 @@ func (f *feed) announce() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
-
-func (f *feed) next() <-chan struct{} {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.changed
-}

@@ -204,3 +204,9 @@ func (s *Grants) ofSession(session string) (ids []string) {
 	}
 	return ids
 }
+
+// forget removes runs and principals that created nothing within the window.
+func (q *quota) forget(now time.Time) {
+	forget(q.created, now)
+	forget(q.perPrincipal, now)
+}

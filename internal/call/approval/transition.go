@@ -205,3 +205,34 @@ func newID(at time.Time) (string, error) {
 	}
 	return id.String(), nil
 }
+
+// thawed returns an error if the gateway is frozen.
+func (f *Freezer) thawed() error { return refuseFrozen(f.state.Load()) }
+
+// thawedFor returns an error if a freeze that stops the subject type is in force in the view of
+// the unit.
+func thawedFor(tx Tx, t SubjectType) error {
+	if !heldByFreeze(t) {
+		return nil
+	}
+	return thawed(tx)
+}
+
+func thawed(tx Tx) error {
+	state, err := tx.Freeze()
+	if err != nil {
+		return err
+	}
+	return refuseFrozen(state)
+}
+
+func refuseFrozen(state *FreezeState) error {
+	if state == nil {
+		return nil
+	}
+	content := fmt.Sprintf("%s froze the gateway at %s", state.By, state.At.Format(time.RFC3339))
+	if state.Reason != "" {
+		content += ": " + text.Visible(state.Reason)
+	}
+	return reason.Errorf(reason.GatewayFrozen, "%s", content)
+}

@@ -9,20 +9,9 @@ import (
 	"log/slog"
 	"time"
 
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/tool"
 )
-
-// Config is the configuration of a Router.
-type Config struct {
-	Tools []tool.Runnable
-	// Snapshot returns the digest of the policy snapshot in force.
-	Snapshot func() string
-	// Timeout is the maximum duration of a call; it must be positive.
-	Timeout time.Duration
-	// Log receives alarms, and the tool failures that are not returned to callers; it may be
-	// nil.
-	Log *slog.Logger
-}
 
 // Router finds tools and runs decided calls.
 //
@@ -35,33 +24,6 @@ type Router struct {
 	timeout  time.Duration
 	log      *slog.Logger
 	brake    brake
-}
-
-// New returns a router. It fails if cfg is not valid, two tools have the same name, or a schema
-// does not compile.
-func New(cfg Config) (*Router, error) {
-	if cfg.Snapshot == nil || cfg.Timeout <= 0 {
-		return nil, errors.New("dispatch needs a snapshot function and a positive timeout")
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
-	r := &Router{Catalog: Catalog{sources: make(map[string][]*entry)}, snapshot: cfg.Snapshot, timeout: cfg.Timeout, log: cfg.Log}
-	if err := r.SetTools("", cfg.Tools); err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-// limit returns the maximum duration of a call of the named tool. It is the configured one, or
-// the tool's own for calls that run elsewhere, for which the gateway only waits.
-func (r *Router) limit(name string) time.Duration {
-	if e := r.tools.Load().byName[name]; e != nil && e.descriptor.Executor == tool.External {
-		if t, ok := e.tool.(interface{ Limit() time.Duration }); ok {
-			return t.Limit()
-		}
-	}
-	return r.timeout
 }
 
 // Plan determines the effects of the call and fills the binding fields that are common to all
@@ -93,26 +55,33 @@ func (e *entry) bind(b *tool.Binding, p *tool.Proposal) {
 	b.Arguments = p.Input
 }
 
-// prepare plans the call again and holds the inspected resources. After an error nothing is
-// prepared.
-func (r *Router) prepare(ctx context.Context, p *tool.Proposal, prepared *tool.Prepared) error {
-	e, err := r.find(p.Tool.Name)
-	if err != nil {
-		return err
-	}
-	ctx, end := tool.Isolate(ctx)
-	defer end()
-	if *prepared, err = e.tool.Prepare(ctx, *p); err != nil {
-		*prepared = tool.Prepared{}
-		return err
-	}
-	e.bind(&prepared.Plan.Binding, p)
-	return nil
-}
-
 // Frozen reports whether calls are prevented from starting.
 func (r *Router) Frozen() bool {
 	r.brake.mu.Lock()
 	defer r.brake.mu.Unlock()
 	return r.brake.frozen
+}
+
+// Resolver is a Tool that can detect calls with different arguments and the same effect. For
+// example, calls that read "a.txt" and "./a.txt" have the same tool.Resolved. Calls of a tool
+// that is not a Resolver are the same only if their canonical arguments are.
+type Resolver interface {
+	tool.Runnable
+	// Resolve is called for a planned call. It has no effect.
+	Resolve(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error)
+}
+
+// Resolved returns the normalized effect of a planned call, independent of the form of its
+// arguments.
+func (r *Router) Resolved(ctx context.Context, p tool.Proposal, plan tool.Plan) (tool.Resolved, error) {
+	e, err := r.find(p.Tool.Name)
+	if err != nil {
+		return tool.Resolved{}, err
+	}
+	if t, ok := e.tool.(Resolver); ok {
+		ctx, end := tool.Isolate(ctx)
+		defer end()
+		return t.Resolve(ctx, p, plan)
+	}
+	return tool.Resolved{Act: e.descriptor.Name, What: map[string]any{"arguments": canonical.Digest(p.Input)}}, nil
 }

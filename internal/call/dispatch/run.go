@@ -240,3 +240,31 @@ func ended(p *tool.Proposal, started time.Time, outcome tool.Outcome, why *reaso
 		FinishedAt:  time.Now(),
 	}
 }
+
+// limit returns the maximum duration of a call of the named tool. It is the configured one, or
+// the tool's own for calls that run elsewhere, for which the gateway only waits.
+func (r *Router) limit(name string) time.Duration {
+	if e := r.tools.Load().byName[name]; e != nil && e.descriptor.Executor == tool.External {
+		if t, ok := e.tool.(interface{ Limit() time.Duration }); ok {
+			return t.Limit()
+		}
+	}
+	return r.timeout
+}
+
+// prepare plans the call again and holds the inspected resources. After an error nothing is
+// prepared.
+func (r *Router) prepare(ctx context.Context, p *tool.Proposal, prepared *tool.Prepared) error {
+	e, err := r.find(p.Tool.Name)
+	if err != nil {
+		return err
+	}
+	ctx, end := tool.Isolate(ctx)
+	defer end()
+	if *prepared, err = e.tool.Prepare(ctx, *p); err != nil {
+		*prepared = tool.Prepared{}
+		return err
+	}
+	e.bind(&prepared.Plan.Binding, p)
+	return nil
+}

@@ -1,10 +1,13 @@
 package dispatch
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
@@ -96,4 +99,32 @@ func (c *Catalog) Unusable(name string) error {
 		return t.Unusable()
 	}
 	return nil
+}
+
+// Config is the configuration of a Router.
+type Config struct {
+	Tools []tool.Runnable
+	// Snapshot returns the digest of the policy snapshot in force.
+	Snapshot func() string
+	// Timeout is the maximum duration of a call; it must be positive.
+	Timeout time.Duration
+	// Log receives alarms, and the tool failures that are not returned to callers; it may be
+	// nil.
+	Log *slog.Logger
+}
+
+// New returns a router. It fails if cfg is not valid, two tools have the same name, or a schema
+// does not compile.
+func New(cfg Config) (*Router, error) {
+	if cfg.Snapshot == nil || cfg.Timeout <= 0 {
+		return nil, errors.New("dispatch needs a snapshot function and a positive timeout")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	r := &Router{Catalog: Catalog{sources: make(map[string][]*entry)}, snapshot: cfg.Snapshot, timeout: cfg.Timeout, log: cfg.Log}
+	if err := r.SetTools("", cfg.Tools); err != nil {
+		return nil, err
+	}
+	return r, nil
 }

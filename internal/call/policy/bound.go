@@ -36,12 +36,6 @@ func BoundDigest(p *tool.Plan) string {
 // "hard_links", "exec". "file" means that the file or its content differs.
 func ChangedFacts(was, is tool.Plan) []string { return changed(boundFacts, &was, &is) }
 
-// EnvironmentChanged reports whether facts about the machine differ, so that the call must be
-// judged again.
-func EnvironmentChanged(was, is *tool.Plan) bool {
-	return len(changed(environmentFacts, was, is)) > 0
-}
-
 func changed(facts []planFact, was, is *tool.Plan) []string {
 	var names []string
 	before, after := &Request{Facts: was.Facts}, &Request{Facts: is.Facts}
@@ -76,12 +70,9 @@ type planFact struct {
 	row  *contextFact
 }
 
-// boundFacts and environmentFacts are the facts of the table that planning determines, in its
-// order; boundFacts includes the facts without a row.
-var (
-	boundFacts       = append(factsOfKind(bound), planFact{name: factPaths}, planFact{name: factFiles})
-	environmentFacts = factsOfKind(environment)
-)
+// boundFacts are the bound facts that planning determines: those of the table, in its order, and
+// those without a row.
+var boundFacts = append(factsOfKind(bound), planFact{name: factPaths}, planFact{name: factFiles})
 
 // factsOfKind returns the facts of a kind that planning determines.
 func factsOfKind(kind factKind) []planFact {

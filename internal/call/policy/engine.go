@@ -5,9 +5,37 @@ import (
 	"slices"
 	"time"
 
+	"palyra/internal/call/policy/finding"
+
 	"palyra/internal/call/policy/internal/expr"
 	"palyra/internal/core/reason"
 )
+
+// Set is one immutable set of policies with its schema and its entities. It is safe for
+// concurrent use.
+//
+// A set MUST NOT allow a call that a policy with an error might have forbidden. Its decisions
+// MUST depend only on the request, the grants and its own content, so that its snapshot digest
+// explains every verdict.
+type Set struct {
+	// config has the inputs of the set.
+	config    Config
+	rules     *rules
+	access    *AccessRules
+	voting    *voting
+	evaluator *evaluator
+	catalog   *Catalog
+	findings  []finding.Finding
+	// past is the union of the policies' reads of the past.
+	past PastReads
+
+	version        string
+	snapshotDigest string
+	snapshotJSON   []byte
+}
+
+// SnapshotDigest returns the digest of SnapshotJSON.
+func (s *Set) SnapshotDigest() string { return s.snapshotDigest }
 
 // Evaluate decides a proposal. It allows the call without an approval, or by the first grant
 // that suffices. Otherwise it asks if the strongest approval that users could give would allow
@@ -200,19 +228,6 @@ func (c *call) judge(a Approval) Judgement {
 
 // Current returns the set in force.
 func (e *Engine) Current() *Set { return e.current.Load() }
-
-// Policy does not decide whether a session may make more calls than max_calls_per_session. An
-// extension needs one approver for that requester, independent of the requirements of the call
-// that reached the bound. Policy defines the approvers (approval.decide), so that self-approval
-// stays forbidden where policy forbids it.
-
-// JudgeMoreCalls judges the votes on an extension of the session of a request's caller.
-func (s *Set) JudgeMoreCalls(r Request, a Approval) Judgement {
-	if len(s.voting.ballots(a, s.rules.dir.Requester(r.Caller))) > 0 {
-		return Judgement{Allowed: true}
-	}
-	return Judgement{Missing: "a person who may decide approvals"}
-}
 
 // SomebodyDecides reports whether any user could approve more calls for the caller.
 func (s *Set) SomebodyDecides(r Request, severity string) bool {

@@ -47,3 +47,16 @@ func (a *AccessRules) LetsIn(p access.Principal) bool {
 // Requester returns the user who is responsible for a caller's calls, according to the access
 // rules; zero if none exists.
 func (a *AccessRules) Requester(c access.Caller) access.Principal { return a.rules.dir.Requester(c) }
+
+// Policy does not decide whether a session may make more calls than max_calls_per_session. An
+// extension needs one approver for that requester, independent of the requirements of the call
+// that reached the bound. Policy defines the approvers (approval.decide), so that self-approval
+// stays forbidden where policy forbids it.
+
+// JudgeMoreCalls judges the votes on an extension of the session of a request's caller.
+func (s *Set) JudgeMoreCalls(r Request, a Approval) Judgement {
+	if len(s.voting.ballots(a, s.rules.dir.Requester(r.Caller))) > 0 {
+		return Judgement{Allowed: true}
+	}
+	return Judgement{Missing: "a person who may decide approvals"}
+}

@@ -83,3 +83,9 @@ func NewEngine(s *Set) *Engine {
 // Swap puts s in force immediately. A decision that has started is completed with its earlier
 // set, and records that set's snapshot digest.
 func (e *Engine) Swap(s *Set) { e.current.Store(s) }
+
+// Access returns the access rules.
+func (s *Set) Access() *AccessRules { return s.access }
+
+// Catalog returns the tools that callers could call.
+func (s *Set) Catalog() *Catalog { return s.catalog }

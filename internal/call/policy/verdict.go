@@ -140,9 +140,6 @@ func (v Verdict) Missing() string { return v.missing }
 // other verdicts.
 func (v Verdict) Wanted() *Wanted { return v.wanted }
 
-// Errors returns the errors of the evaluation; any error denies.
-func (v Verdict) Errors() []string { return append([]string(nil), v.errors...) }
-
 // SkillGate returns the decision on running the skill whose tool is called, nil for a call
 // without a skill. A closed gate is the reason of the denial.
 func (v Verdict) SkillGate() *SkillGate { return v.gate }

@@ -33,3 +33,6 @@ func (v Verdict) Shape() any {
 		v.timeout.Milliseconds(), v.severity, v.missing, v.errors, v.gate,
 	}
 }
+
+// Errors returns the errors of the evaluation; any error denies.
+func (v Verdict) Errors() []string { return append([]string(nil), v.errors...) }

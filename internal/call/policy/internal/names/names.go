@@ -32,15 +32,6 @@ const (
 	TypeGateway      types.EntityType = "Gateway"
 )
 
-// UpstreamActions are the groups in UpstreamGroup: names of tools that the gateway creates for
-// each upstream server.
-var UpstreamActions = []string{
-	"mcp.complete", "mcp.elicit", "mcp.get_prompt", "mcp.list_resources", "mcp.list_roots", "mcp.read_resource", "mcp.sample", "mcp.start", "mcp.subscribe",
-}
-
-// PrincipalTypes are the types of principals.
-var PrincipalTypes = []types.EntityType{TypeUser, TypeAgent, typeDevice, typeNode, typeService}
-
 var typeOfKind = map[access.Kind]types.EntityType{
 	access.KindUser:    TypeUser,
 	access.KindAgent:   TypeAgent,
@@ -58,17 +49,10 @@ const (
 	InjectAction = "secret.inject"
 	// SkillAction is the action of running a skill at all.
 	SkillAction = "skill.execute"
-	// UpstreamGroup is the group of requests of an upstream server other than tool calls:
-	// "<server>/mcp.elicit" is in "mcp.elicit" and in this group.
-	UpstreamGroup = "mcp.*"
 	// ToolPrefix is the prefix of the action of one tool.
 	ToolPrefix = ToolGroup + "/"
 	// UnknownTool stands for every tool without a pin. It is not a valid tool name.
 	UnknownTool = "(unknown)"
-	// SetAllowed is the member of a set entity for allowed entities.
-	SetAllowed = "allowed"
-	// SetActive is the member of a set entity for active entities.
-	SetActive = "active"
 	// GatewayID is the id of the resource of actions without another resource.
 	GatewayID = "palyra"
 	// AnyRole is the role under which every vote is listed.
