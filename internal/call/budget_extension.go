@@ -101,15 +101,10 @@ func (s *settlement) askForMore(ctx context.Context, turn *session.Turn) (allowe
 		return false, true, answer.Message(), nil
 	}
 	err = s.extend(context.WithoutCancel(ctx), answer)
-	return err == nil, answerLost(err) != nil, "", lostIsNo(err)
-}
-
-// lostIsNo converts the error of an answer that was revoked before its use to a denial.
-func lostIsNo(err error) error {
-	if answerLost(err) == nil {
-		return unwritten(err)
+	if answerLost(err) != nil { // it was revoked before its use
+		return false, true, "", nil
 	}
-	return nil
+	return err == nil, false, "", unwritten(err)
 }
 
 // extend consumes the answer and extends the session.

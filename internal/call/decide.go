@@ -80,9 +80,17 @@ func (c *call) recordsAtOnce(a *answered) bool {
 // answer.
 func (a *answered) writeDecision(ctx context.Context, allowed bool, draft func() (event.Draft, error), lost func(*reason.Error)) error {
 	if allowed && usesAnswer(&a.answer) {
-		taken, err := a.useAnswer(ctx, draft)
-		if taken == nil {
+		if err := a.drafts.flush(ctx); err != nil {
 			return err
+		}
+		decision, err := draft()
+		if err != nil {
+			return err
+		}
+		err = a.Approver.Consume(context.WithoutCancel(ctx), a.answer, decision)
+		taken := answerLost(err)
+		if taken == nil {
+			return unwritten(err)
 		}
 		lost(taken)
 		allowed = false
@@ -97,23 +105,6 @@ func (a *answered) writeDecision(ctx context.Context, allowed bool, draft func()
 		a.Approver.Release(a.answer)
 	}
 	return nil
-}
-
-// useAnswer makes a decision durable together with the use of its answer. If the answer is not
-// valid anymore, it returns the reason as taken, and nothing is decided.
-func (a *answered) useAnswer(ctx context.Context, draft func() (event.Draft, error)) (taken *reason.Error, err error) {
-	if err := a.drafts.flush(ctx); err != nil {
-		return nil, err
-	}
-	decision, err := draft()
-	if err != nil {
-		return nil, err
-	}
-	err = a.Approver.Consume(context.WithoutCancel(ctx), a.answer, decision)
-	if taken = answerLost(err); taken != nil {
-		return taken, nil
-	}
-	return nil, unwritten(err)
 }
 
 // usesAnswer reports whether the decision consumes an approval or a grant.

@@ -2,7 +2,6 @@ package call
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -172,23 +171,13 @@ func (q *question) judgeEdit(ctx context.Context, caller access.Caller) (evaluat
 
 // editedEvent drafts the event of the edit and of its verdict.
 func (e *evaluated) editedEvent(caller access.Caller, rec approval.Record) (record.Edited, error) {
-	arguments, redactions, err := tool.Redact(e.proposal.Input, e.proposal.Tool.SecretPaths)
+	stored, err := e.drafts.storeArguments(&e.proposal)
 	if err != nil {
 		return record.Edited{}, err
 	}
 	payload := record.Edited{
 		ProposalID: e.proposal.ID, ApprovalID: rec.ID, By: caller.Principal.String(), WasDigest: rec.CallDigest, CallDigest: e.digest,
-		ArgumentsDigest: canonical.Digest(e.proposal.Input), Redactions: redactions,
-	}
-	if len(redactions) > 0 {
-		payload.ArgumentsSalt = rand.Text()
-		payload.ArgumentsDigest = canonical.Digest(append([]byte(payload.ArgumentsSalt), e.proposal.Input...))
-	}
-	if len(arguments) > inlineArguments || takesContent(e.proposal.Tool) {
-		payload.ArgumentsBlob = canonical.Digest(arguments)
-		e.drafts.Blobs = append(e.drafts.Blobs, arguments)
-	} else {
-		payload.Arguments = arguments
+		StoredArguments: stored,
 	}
 	if err := e.drafts.draft(event.Edited, payload); err != nil {
 		return payload, err

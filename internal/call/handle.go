@@ -91,14 +91,16 @@ func (p *Pipeline) handle(ctx context.Context, s *Submission, claim *Claim, obse
 	c := newCall(p.services, s, claim, observe)
 	ctx, leave := p.underWay.track(ctx, c)
 	defer leave()
-	end, err := p.bring(s)
-	switch {
-	case err != nil && len(s.Lead) > 0: // its lead must be journaled
-		return &Outcome{}, c.refuse(ctx, err)
-	case err != nil: // the refusal leaves no record
-		return &Outcome{}, err
+	if p.Quota != nil {
+		end, err := p.Quota.Begin(s.Caller, s.Precedence, int64(len(s.Input)))
+		switch {
+		case err != nil && len(s.Lead) > 0: // its lead must be journaled
+			return &Outcome{}, c.refuse(ctx, err)
+		case err != nil: // the refusal leaves no record
+			return &Outcome{}, err
+		}
+		defer end()
 	}
-	defer end()
 	if err := c.begin(ctx); err != nil {
 		return &Outcome{}, c.refuse(ctx, err)
 	}
@@ -218,14 +220,6 @@ type Quota interface {
 	// Begin counts n bytes of input until end is called, or refuses them with QUOTA_EXCEEDED.
 	// It counts its own refusals.
 	Begin(c access.Caller, p access.Precedence, n int64) (end func(), err error)
-}
-
-// bring counts the input of a submission.
-func (p *services) bring(s *Submission) (end func(), err error) {
-	if p.Quota == nil {
-		return func() {}, nil
-	}
-	return p.Quota.Begin(s.Caller, s.Precedence, int64(len(s.Input)))
 }
 
 // pastSessions computes the state of past sessions from the ledger.

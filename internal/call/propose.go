@@ -71,13 +71,14 @@ func (c *call) check() (p *proposed, err error) {
 
 // draftProposed drafts the proposal, and sets its journal and its digest of the arguments.
 func (c *call) draftProposed(p *proposed) error {
-	arguments, redactions, err := tool.Redact(p.proposal.Input, p.proposal.Tool.SecretPaths)
+	stored, err := c.drafts.storeArguments(&p.proposal)
 	if err != nil {
 		return err
 	}
+	p.argumentsDigest = stored.ArgumentsDigest
 	size, head := c.Ledger.Head()
 	p.journal = attest.Journal{Size: size, HeadSHA256: hex.EncodeToString(head[:])}
-	payload := record.Proposed{
+	return c.drafts.draft(event.Proposed, record.Proposed{
 		ProposalID:           p.proposal.ID,
 		CallID:               c.sub.CallID,
 		Principal:            c.sub.Caller.Principal.String(),
@@ -88,27 +89,35 @@ func (c *call) draftProposed(p *proposed) error {
 		Channel:              p.proposal.Channel,
 		Tool:                 p.proposal.Tool.Name,
 		ToolDefinitionDigest: c.Dispatcher.Digest(p.proposal.Tool.Name),
-		ArgumentsDigest:      canonical.Digest(p.proposal.Input),
-		Redactions:           redactions,
+		StoredArguments:      stored,
 		IdempotencyKey:       c.sub.IdempotencyKey,
 		GatewaySession:       c.sessionID(),
 		OpenWorld:            p.proposal.Tool.OpenWorld,
 		Journal:              &p.journal,
+	})
+}
+
+// storeArguments returns the arguments of a proposal in their stored form. A blob is added to the
+// next durable write.
+func (d *drafts) storeArguments(p *tool.Proposal) (record.StoredArguments, error) {
+	arguments, redactions, err := tool.Redact(p.Input, p.Tool.SecretPaths)
+	if err != nil {
+		return record.StoredArguments{}, err
 	}
+	s := record.StoredArguments{ArgumentsDigest: canonical.Digest(p.Input), Redactions: redactions}
 	if len(redactions) > 0 {
 		// Together with the other arguments, an unsalted digest would confirm guesses of the
 		// secret.
-		payload.ArgumentsSalt = rand.Text()
-		payload.ArgumentsDigest = canonical.Digest(append([]byte(payload.ArgumentsSalt), p.proposal.Input...))
+		s.ArgumentsSalt = rand.Text()
+		s.ArgumentsDigest = canonical.Digest(append([]byte(s.ArgumentsSalt), p.Input...))
 	}
-	p.argumentsDigest = payload.ArgumentsDigest
-	if len(arguments) > inlineArguments || takesContent(p.proposal.Tool) {
-		payload.ArgumentsBlob = canonical.Digest(arguments)
-		c.drafts.Blobs = append(c.drafts.Blobs, arguments)
+	if len(arguments) > inlineArguments || takesContent(p.Tool) {
+		s.ArgumentsBlob = canonical.Digest(arguments)
+		d.Blobs = append(d.Blobs, arguments)
 	} else {
-		payload.Arguments = arguments
+		s.Arguments = arguments
 	}
-	return c.drafts.draft(event.Proposed, payload)
+	return s, nil
 }
 
 // takesContent reports whether a tool's arguments may contain file content, for example content

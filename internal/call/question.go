@@ -125,12 +125,7 @@ func (q *question) grants(ctx context.Context) ([]policy.Grant, error) {
 	if q.request.Injection != nil || len(q.edits) > 0 {
 		return nil, nil
 	}
-	list, err := q.Grants.Find(ctx, approval.GrantQuery{
-		Principal: q.sub.Caller.Principal, OnBehalfOf: q.sub.Caller.OnBehalfOf, Session: q.proposal.Session,
-		Tool: q.proposal.Tool.Name, ToolDefinition: q.plan.Binding.ToolDefinitionDigest,
-		Subject: q.plan.Subject, CallDigest: q.digest, Commit: q.request.Commit != nil,
-		Elsewhere: q.plan.Binding.Elsewhere, ExactOnly: q.plan.ExactOnly != "",
-	})
+	list, err := q.Grants.Find(ctx, approval.QueryOf(&q.proposal, &q.plan, q.digest, q.subjectID))
 	return policyGrants(list, q.LiveDevice, q.request.Time), err
 }
 

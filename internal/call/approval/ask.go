@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -50,12 +51,14 @@ type Ask struct {
 }
 
 // Query returns the grant query of the ask.
-func (a Ask) Query() GrantQuery {
+func (a Ask) Query() GrantQuery { return QueryOf(&a.Proposal, &a.Plan, a.CallDigest, a.SubjectID) }
+
+// QueryOf returns the grant query of a planned call, or of its changes if the subject names them.
+func QueryOf(p *tool.Proposal, plan *tool.Plan, callDigest, subjectID string) GrantQuery {
 	return GrantQuery{
-		Principal: a.Proposal.Caller.Principal, OnBehalfOf: a.Proposal.Caller.OnBehalfOf,
-		Session: a.Proposal.Session, Tool: a.Proposal.Tool.Name,
-		ToolDefinition: a.Plan.Binding.ToolDefinitionDigest, Subject: a.Plan.Subject, CallDigest: a.CallDigest,
-		Commit: isCommit(a.SubjectID), Elsewhere: a.Plan.Binding.Elsewhere, ExactOnly: a.Plan.ExactOnly != "",
+		Principal: p.Caller.Principal, OnBehalfOf: p.Caller.OnBehalfOf, Session: p.Session, Tool: p.Tool.Name,
+		ToolDefinition: plan.Binding.ToolDefinitionDigest, Subject: plan.Subject, CallDigest: callDigest,
+		Commit: isCommit(subjectID), Elsewhere: plan.Binding.Elsewhere, ExactOnly: plan.ExactOnly != "",
 	}
 }
 
@@ -102,8 +105,6 @@ func (r Record) AboutGateway() bool {
 	return name != "" && r.Binding.Tool == name
 }
 
-func reserved(name string) bool { return name == ChangeTool || name == PairingTool }
-
 // heldByFreeze reports whether a freeze stops the ask. Changes of the gateway, including the
 // one that ends the freeze, can be approved during a freeze; the pairing of devices waits.
 func heldByFreeze(t SubjectType) bool { return t != SubjectGatewayChange }
@@ -140,10 +141,7 @@ func (a *Ask) check(l Limits) error {
 	if err != nil {
 		return reason.Errorf(reason.InvalidInput, "digesting the call: %w", err)
 	}
-	if a.CallDigest == "" {
-		a.CallDigest = digest
-	}
-	if a.CallDigest != digest {
+	if a.CallDigest = cmp.Or(a.CallDigest, digest); a.CallDigest != digest {
 		return reason.Errorf(reason.BindingMismatch, "the ask names call digest %s, its binding has %s", a.CallDigest, digest)
 	}
 	if a.Proposal.Caller.Principal.IsZero() {
@@ -153,8 +151,11 @@ func (a *Ask) check(l Limits) error {
 		return reason.Errorf(reason.BindingMismatch, "the binding does not describe the proposal: %s", strings.Join(wrong, ", ")).
 			WithField("fields", strings.Join(wrong, ","))
 	}
-	a.Timeout = l.clampTimeout(a.Timeout)
-	a.name()
+	a.Timeout = min(max(cmp.Or(max(a.Timeout, 0), l.Timeout), l.TimeoutMin), l.TimeoutMax)
+	a.SubjectType = cmp.Or(a.SubjectType, SubjectTool)
+	a.SubjectID = cmp.Or(a.SubjectID, a.Plan.Subject, a.Proposal.Tool.Name)
+	a.Severity = cmp.Or(a.Severity, a.Prompt.Severity)
+	a.Prompt.Severity = a.Severity
 	return nil
 }
 
@@ -168,26 +169,10 @@ func (a *Ask) unbound() []string {
 	if b.OnBehalfOf != a.Proposal.Caller.OnBehalfOf.String() {
 		wrong = append(wrong, "on_behalf_of")
 	}
-	if name := GatewayTool(a.SubjectType); b.Tool != a.Proposal.Tool.Name || name != "" && b.Tool != name || name == "" && reserved(b.Tool) {
+	if name := GatewayTool(a.SubjectType); b.Tool != a.Proposal.Tool.Name || name != "" && b.Tool != name || name == "" && (b.Tool == ChangeTool || b.Tool == PairingTool) {
 		wrong = append(wrong, "tool")
 	}
 	return wrong
-}
-
-func (a *Ask) name() {
-	if a.SubjectType == "" {
-		a.SubjectType = SubjectTool
-	}
-	if a.SubjectID == "" {
-		a.SubjectID = a.Plan.Subject
-	}
-	if a.SubjectID == "" {
-		a.SubjectID = a.Proposal.Tool.Name
-	}
-	if a.Severity == "" {
-		a.Severity = a.Prompt.Severity
-	}
-	a.Prompt.Severity = a.Severity
 }
 
 // record creates the pending record of a checked ask.
@@ -263,11 +248,4 @@ func keyOf(a Ask) callKey {
 
 func keyOfRecord(r Record) callKey {
 	return callKey{r.RequestedBy, r.OnBehalfOf, r.Session, r.CallDigest, r.Prompt.RequesterReason}
-}
-
-func (l Limits) clampTimeout(requested time.Duration) time.Duration {
-	if requested <= 0 {
-		requested = l.Timeout
-	}
-	return min(max(requested, l.TimeoutMin), l.TimeoutMax)
 }

@@ -93,19 +93,12 @@ type GrantQuery struct {
 
 // Covers reports whether g applies to such a call. It does not check the time.
 func (g Grant) Covers(q GrantQuery) bool {
-	if g.Principal != q.Principal || g.OnBehalfOf != q.OnBehalfOf || g.Tool != q.Tool || q.Tool == "" {
-		return false
-	}
-	if g.Elsewhere != q.Elsewhere {
-		return false
-	}
-	if g.Scope == Session && g.Session != q.Session {
-		return false
-	}
-	if q.ToolDefinition != "" && g.ToolDefinition != q.ToolDefinition {
-		return false
-	}
-	if q.ExactOnly && g.Match != MatchExact {
+	switch {
+	case g.Principal != q.Principal || g.OnBehalfOf != q.OnBehalfOf || g.Tool != q.Tool || q.Tool == "",
+		g.Elsewhere != q.Elsewhere,
+		g.Scope == Session && g.Session != q.Session,
+		q.ToolDefinition != "" && g.ToolDefinition != q.ToolDefinition,
+		q.ExactOnly && g.Match != MatchExact:
 		return false
 	}
 	switch g.Match {
@@ -166,12 +159,7 @@ func (b *grantBook) remove(id string) {
 		return
 	}
 	delete(b.byID, id)
-	rest := slices.DeleteFunc(b.byOwner[g.Principal], func(other string) bool { return other == id })
-	if len(rest) == 0 {
-		delete(b.byOwner, g.Principal)
-	} else {
-		b.byOwner[g.Principal] = rest
-	}
+	removeFrom(b.byOwner, g.Principal, id)
 	if g.Scope == Session {
 		if decrement(b.perSession, g.Session); b.perSession[g.Session] == 0 {
 			delete(b.seen, g.Session)

@@ -189,25 +189,23 @@ func (m *memory) addLocked(e *entry) {
 // removeLocked removes an entry that is settled, or that was never stored.
 func (m *memory) removeLocked(e *entry) {
 	delete(m.byID, e.id)
-	m.unkeyLocked(e)
+	removeFrom(m.byCall, e.key, e)
 	m.uncountLocked(e)
 	m.due.Remove(e.id)
 }
 
-// unkeyLocked removes an entry from the entries of its call.
-func (m *memory) unkeyLocked(e *entry) {
-	rest := slices.DeleteFunc(m.byCall[e.key], func(other *entry) bool { return other == e })
-	if len(rest) == 0 {
-		delete(m.byCall, e.key)
-	} else {
-		m.byCall[e.key] = rest
+// removeFrom removes a value from a list, and the list from its map if it becomes empty.
+func removeFrom[K, V comparable](lists map[K][]V, key K, v V) {
+	lists[key] = slices.DeleteFunc(lists[key], func(other V) bool { return other == v })
+	if len(lists[key]) == 0 {
+		delete(lists, key)
 	}
 }
 
 // rekeyLocked moves the entry of an edited record to the key of the new call. Calls that are
 // identical to the previous version then need their own record.
 func (m *memory) rekeyLocked(e *entry, rec Record) {
-	m.unkeyLocked(e)
+	removeFrom(m.byCall, e.key, e)
 	e.key = keyOfRecord(rec)
 	m.byCall[e.key] = append(m.byCall[e.key], e)
 	e.before, e.resolved = append(e.before, e.resolved), e.calls[rec.CallDigest].resolved

@@ -1,6 +1,7 @@
 package approval
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -115,12 +116,8 @@ func NewPrompt(p tool.Proposal, plan tool.Plan, severity string, why ...Cause) (
 	if hidden || len(redacted) > 0 {
 		notes = append(notes, noteRedacted)
 	}
-	title := p.Tool.Title
-	if title == "" {
-		title = p.Tool.Name
-	}
 	prompt := Prompt{
-		Title: title, Severity: severity, Summary: plan.Preview.Summary,
+		Title: cmp.Or(p.Tool.Title, p.Tool.Name), Severity: severity, Summary: plan.Preview.Summary,
 		Arguments: args, Redacted: redacted,
 		Runs: Execution{
 			Executable: b.Executable, Argv: slices.Clone(b.Argv), Cwd: b.Cwd, Operands: slices.Clone(b.Operands),

@@ -160,9 +160,6 @@ func (c *cooldown) evict(now time.Time) {
 	delete(c.asks, oldest)
 }
 
-// until returns the time from which a record no longer answers repeated asks.
-func (c *cooldown) until(rec *Record) time.Time { return rec.ClosedAt.Add(c.span) }
-
 func (c *cooldown) forget(now time.Time) {
 	for key, rec := range c.asks {
 		if now.Sub(rec.ClosedAt) >= c.span {
@@ -179,7 +176,7 @@ func (c *cooldown) recall(ask *Ask, now time.Time) (Record, bool) {
 	for _, what := range []string{ask.Resolved, ask.CallDigest} {
 		key := coolKey{caller.Principal, caller.OnBehalfOf, what}
 		rec, ok := c.asks[key]
-		holds := ok && now.Before(c.until(&rec)) && rec.SnapshotDigest == ask.SnapshotDigest
+		holds := ok && now.Before(rec.ClosedAt.Add(c.span)) && rec.SnapshotDigest == ask.SnapshotDigest
 		if holds && rec.State == Expired && caller.Principal.Kind == access.KindUser {
 			continue
 		}

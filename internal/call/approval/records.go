@@ -3,9 +3,11 @@ package approval
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/event"
 )
 
@@ -138,4 +140,56 @@ func (f *feed) announce() {
 	defer f.mu.Unlock()
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+// daemon is the actor of transitions without a requester, such as expiry.
+const daemon = "service:palyrad"
+
+func draft(code event.Code, session, run, actor, subject string, payload any) (event.Draft, error) {
+	text, err := canonical.Marshal(payload)
+	if err != nil {
+		return event.Draft{}, fmt.Errorf("creating event %s: %w", code, err)
+	}
+	return event.Draft{Code: code, Session: session, Run: run, Actor: actor, Subject: subject, Payload: text}, nil
+}
+
+func recordDraft(code event.Code, r Record, actor string, payload any) (event.Draft, error) {
+	return draft(code, r.Session, r.Run, actor, r.ID, payload)
+}
+
+// askedEvents drafts the event of a new record.
+func askedEvents(r Record) ([]event.Draft, error) {
+	digest, err := canonical.DigestOf(r.Prompt)
+	if err != nil {
+		return nil, err
+	}
+	d, err := recordDraft(event.Asked, r, r.RequestedBy.String(), AskedPayload{
+		ApprovalID: r.ID, ProposalID: r.ProposalID, CallDigest: r.CallDigest, SnapshotDigest: r.SnapshotDigest,
+		SubjectType: r.SubjectType, SubjectID: r.SubjectID, Tool: r.Binding.Tool,
+		RequestedBy: r.RequestedBy, OnBehalfOf: r.OnBehalfOf, Severity: r.Severity,
+		Summary: r.Prompt.Summary, RequesterReason: r.Prompt.RequesterReason, PromptDigest: digest, ExpiresAt: r.ExpiresAt,
+	})
+	return []event.Draft{d}, err
+}
+
+// stateEvents drafts the event of a transition that only changes the state.
+func stateEvents(code event.Code, was State) func(Record) ([]event.Draft, error) {
+	return func(r Record) ([]event.Draft, error) {
+		d, err := recordDraft(code, r, r.ChangedBy, StatePayload{
+			ApprovalID: r.ID, CallDigest: r.CallDigest, State: r.State, Was: was,
+			Version: r.Version, By: r.ChangedBy, Note: r.Note, GrantID: r.GrantID,
+		})
+		return []event.Draft{d}, err
+	}
+}
+
+func grantDraft(code event.Code, g Grant, actor string, payload any) (event.Draft, error) {
+	return draft(code, g.Session, g.Run, actor, g.ID, payload)
+}
+
+func grantEvents(code event.Code, actor string, payload func(Grant) any) func(Grant) ([]event.Draft, error) {
+	return func(g Grant) ([]event.Draft, error) {
+		d, err := grantDraft(code, g, actor, payload(g))
+		return []event.Draft{d}, err
+	}
 }

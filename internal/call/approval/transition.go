@@ -209,8 +209,7 @@ func newID(at time.Time) (string, error) {
 // thawed returns an error if the gateway is frozen.
 func (f *Freezer) thawed() error { return refuseFrozen(f.state.Load()) }
 
-// thawedFor returns an error if a freeze that stops the subject type is in force in the view of
-// the unit.
+// thawedFor is thawed, unless a freeze does not stop the subject type.
 func thawedFor(tx Tx, t SubjectType) error {
 	if !heldByFreeze(t) {
 		return nil
@@ -218,6 +217,7 @@ func thawedFor(tx Tx, t SubjectType) error {
 	return thawed(tx)
 }
 
+// thawed returns an error if the gateway is frozen in the view of the unit.
 func thawed(tx Tx) error {
 	state, err := tx.Freeze()
 	if err != nil {

@@ -6,6 +6,7 @@
 package decision
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -153,31 +154,20 @@ func refuseAnswer(in *Input) *reason.Error {
 }
 
 func verdictDenial(v *policy.Verdict) *reason.Error {
-	code := v.Reason()
-	if code == "" {
-		code = reason.PolicyDenied
-	}
-	e := reason.Errorf(code, "%s", reason.Lookup(code).Sentence)
 	if g := v.SkillGate(); g != nil && !g.Allowed {
-		e.Message = g.Message()
+		return denial(v.Reason(), g.Message(), v.Remedy())
 	}
-	if remedy := v.Remedy(); remedy != "" {
-		e = e.WithRemedy("%s", remedy)
-	}
-	return e
+	return denial(v.Reason(), "", v.Remedy())
 }
 
 func answerDenial(a *approval.Answer) *reason.Error {
-	code := a.Reason()
-	if code == "" {
-		code = reason.ApprovalRequired
-	}
-	message := a.Message()
-	if message == "" {
-		message = reason.Lookup(code).Sentence
-	}
-	e := reason.Errorf(code, "%s", message)
-	if remedy := a.Remedy(); remedy != "" {
+	return denial(cmp.Or(a.Reason(), reason.ApprovalRequired), a.Message(), a.Remedy())
+}
+
+// denial returns an error whose message defaults to the sentence of its code.
+func denial(code reason.Code, message, remedy string) *reason.Error {
+	e := reason.Errorf(code, "%s", cmp.Or(message, reason.Lookup(code).Sentence))
+	if remedy != "" {
 		e = e.WithRemedy("%s", remedy)
 	}
 	return e

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,10 +85,7 @@ func (a *AccessRules) request(r AccessRequest) (req cedar.Request, known *entiti
 
 // resource returns the entity that a permission applies to.
 func (r AccessRequest) resource(t types.EntityType, dir *entities.Directory) types.Entity {
-	name := r.Resource
-	if name == "" {
-		name = names.GatewayID
-	}
+	name := cmp.Or(r.Resource, names.GatewayID)
 	if t != names.TypeApproval {
 		uid := types.NewEntityUID(t, types.String(name))
 		if t == names.TypeSecret {
@@ -201,11 +199,8 @@ func (a *AccessRules) skillGate(r *Request) *SkillGate {
 		return nil
 	}
 	gate := a.skillGateOf(r.Caller, r.SkillID)
-	for _, editor := range r.Editors {
-		if !gate.Allowed {
-			break
-		}
-		if other := a.skillGateOf(editor, r.SkillID); !other.Allowed {
+	for i := 0; gate.Allowed && i < len(r.Editors); i++ {
+		if other := a.skillGateOf(r.Editors[i], r.SkillID); !other.Allowed {
 			gate = other
 		}
 	}

@@ -81,9 +81,8 @@ func (c *call) evaluate(grants []Grant) Verdict {
 	for _, g := range grants {
 		facts := c.facts(c.voting.ballots(g.Approval, c.requester), true)
 		if v, done := settled(c.under(facts)); done {
-			v.grantID = g.ID
-			if v.effect != Allow {
-				v.grantID = ""
+			if v.effect == Allow {
+				v.grantID = g.ID
 			}
 			return v
 		}

@@ -56,7 +56,7 @@ func factTexts(roles []access.Role) map[string]check.Texts {
 	for _, role := range roles {
 		votes = append(votes, string(role))
 	}
-	out["approval.votes"] = check.Texts{Values: append(votes, surfaceNames()...), Set: true}
+	out["approval.votes"] = check.Texts{Values: append(votes, texts(surfaces, callSurfaces)...), Set: true}
 	return out
 }
 
@@ -168,6 +168,14 @@ func (f *Fact) At(r *Request) any {
 		r.Commit = copyOf(r.Commit)
 	}
 	return f.at(r)
+}
+
+func copyOf[T any](v *T) *T {
+	var out T
+	if v != nil {
+		out = *v
+	}
+	return &out
 }
 
 func (o origin) String() string {

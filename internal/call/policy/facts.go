@@ -113,11 +113,11 @@ var facts = [...]Fact{
 	{"run_id", "String", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Run }, "the client's own id, unless palyrad drives the run; `\"\"` for none"},
 	{"tool_name", "String", nil, bound, inAll, ofCall, ByNobody, func(r *Request) any { return &r.Tool }, "the name of the tool"},
 	{"skill_id", "String", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.SkillID }, "the id of the skill of the tool, `\"\"` for none"},
-	{"surface", "String", surfaceNames(), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Surface }, "the interface that the caller uses"},
+	{"surface", "String", texts(surfaces, callSurfaces), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Surface }, "the interface that the caller uses"},
 	{"paired", "Bool", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Paired }, "the caller's device is paired"},
 	{"present", "Bool", nil, bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Caller.Present }, "the caller proved presence"},
 	{"requester_reason", "String", nil, bound, inAll, ofCaller, ByReason, func(r *Request) any { return &r.RequesterReason }, "the requester's reason for the call, in their words and unverified; `\"\"` for none"},
-	{"capabilities", "Set<String>", capabilityNames(), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Capabilities }, "the capabilities that the call asks for"},
+	{"capabilities", "Set<String>", texts(tool.Capabilities), bound, inAll, ofCaller, ByNobody, func(r *Request) any { return &r.Capabilities }, "the capabilities that the call asks for"},
 	{"now", "datetime", nil, fresh, inAll, ofClock, ByWaiting, func(r *Request) any { return &r.Time }, "the time of the evaluation, at most a second before the decision"},
 	{"channel", "Channel?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.Channel }, "the messaging channel of the call"},
 	{"skill", "Skill?", nil, bound, inCall, ofCall, ByNobody, func(r *Request) any { return &r.SkillID }, "the skill of the tool; absent for any other tool"},
@@ -155,7 +155,7 @@ var facts = [...]Fact{
 	{"exec.arg2", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg2 }, "the argument after `arg1`, if it is not an option"},
 	{"exec.env", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Env }, "names of variables of the call that are not on the list of harmless variables; `?` if a shell line may set others"},
 	{"exec.starts", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Starts }, "commands in the arguments that the program starts: `pytest` in `uv run pytest`, named as in `shell.commands`; `?` if one is uncertain"},
-	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, shellOf, "the gateway's analysis of a shell line"},
+	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return uncached(r.Facts.Shell != nil) }, "the gateway's analysis of a shell line"},
 	{"shell.dialect", "String", shellDialects, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Dialect }, "the language of the line"},
 	{"shell.claimed", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Claimed }, "another program runs the line, and only reports it"},
 	{"shell.parsed", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Parsed }, "the line could be parsed"},
@@ -188,9 +188,9 @@ var facts = [...]Fact{
 	{"exit_code", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.ExitCode }, "the exit code of the program; -1 if it was stopped"},
 	{"path_folded", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return foldedPath(&r.Facts) }, "`path` in the canonical spelling of all names of the same file on file systems that fold case or normalize names: Unicode full case folding, NFC, without invisible characters; present if `path` is. `SECRETS/.ENV` is `secrets/.env`"},
 	{"hard_links", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.HardLinks }, "the number of names of the file: 1 for an ordinary one; 0 for a directory, a file that does not exist yet, a call about several files, and on Windows"},
-	{"external", "ExternalFacts?", nil, bound, inCall, ofPlan, ByNobody, externalOf, "a call that an agent runs itself ([hooks](../hooks.md)), as reported by the agent; absent for any other"},
+	{"external", "ExternalFacts?", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return uncached(r.Facts.External != nil) }, "a call that an agent runs itself ([hooks](../hooks.md)), as reported by the agent; absent for any other"},
 	{"external.agent", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.Agent }, "the agent: `claude-code`, `codex`, `generic`"},
-	{"external.act", "String", externalActs(), bound, inCall, ofPlan, ByNobody, func(r *Request) any { return (*string)(&r.Facts.External.Act) }, "the act of the tool, in one word for all agents"},
+	{"external.act", "String", texts(tool.Acts), bound, inCall, ofPlan, ByNobody, func(r *Request) any { return (*string)(&r.Facts.External.Act) }, "the act of the tool, in one word for all agents"},
 	{"external.permission_mode", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.PermissionMode }, "the agent's own mode, such as `bypassPermissions`; `\"\"` if it reports none"},
 	{"external.server", "String", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Server }, "the MCP server of the tool, by its name in the agent's configuration, which any project can choose; `\"\"` for the agent's own tools"},
 	{"external.outside", "Set<String>", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.External.Outside }, "absolute paths in the call that are in no declared workspace"},
@@ -204,12 +204,10 @@ var facts = [...]Fact{
 }
 
 // injection returns a copy of the injection that the request is about, or a zero one.
-func (r *Request) injection() *tool.Injection { return copyOf(r.Injection) }
-
-func copyOf[T any](v *T) *T {
-	var out T
-	if v != nil {
-		out = *v
+func (r *Request) injection() *tool.Injection {
+	var out tool.Injection
+	if r.Injection != nil {
+		out = *r.Injection
 	}
 	return &out
 }
@@ -224,42 +222,19 @@ func execOf(r *Request) any {
 	return (*execFacts)(r.Facts.Exec)
 }
 
-// externalOf returns a record that is not cached: its paths are specific to the call.
-func externalOf(r *Request) any {
-	if r.Facts.External == nil {
+// uncached returns a present record that rarely repeats, such as the one of a shell line.
+func uncached(present bool) any {
+	if !present {
 		return nil
 	}
 	return always{}
 }
 
-// shellOf returns a record that is not cached: shell lines rarely repeat.
-func shellOf(r *Request) any {
-	if r.Facts.Shell == nil {
-		return nil
+// texts returns the elements of some lists as texts.
+func texts[T ~string](lists ...[]T) []string {
+	var out []string
+	for _, s := range slices.Concat(lists...) {
+		out = append(out, string(s))
 	}
-	return always{}
-}
-
-func externalActs() []string {
-	names := make([]string, len(tool.Acts))
-	for i, act := range tool.Acts {
-		names[i] = string(act)
-	}
-	return names
-}
-
-func surfaceNames() []string {
-	names := make([]string, 0, len(surfaces)+len(callSurfaces))
-	for _, surface := range slices.Concat(surfaces, callSurfaces) {
-		names = append(names, string(surface))
-	}
-	return names
-}
-
-func capabilityNames() []string {
-	names := make([]string, len(tool.Capabilities))
-	for i, c := range tool.Capabilities {
-		names[i] = string(c)
-	}
-	return names
+	return out
 }

@@ -53,15 +53,12 @@ func (f *Fact) value(c *call, parts []part) types.Value {
 // text returns a text, or the entity of that name; nil if it is empty.
 func (f *Fact) text(s string) types.Value {
 	switch {
-	case !f.optional():
-		return types.String(s)
-	case s == "":
+	case f.optional() && s == "":
 		return nil
-	case f.PlainType() != "String":
+	case f.optional() && f.PlainType() != "String":
 		return types.NewEntityUID(types.EntityType(f.PlainType()), types.String(s))
-	default:
-		return types.String(s)
 	}
+	return types.String(s)
 }
 
 // part is a fact inside a record, with its name there.

@@ -29,13 +29,6 @@ type moreVoters struct {
 	role   access.Role
 }
 
-func (h moreVoters) roles() []access.Role {
-	if h.role == "" {
-		return nil
-	}
-	return []access.Role{h.role}
-}
-
 func (h moreVoters) String() string {
 	if h.role == "" {
 		return persons(h.people)
@@ -141,9 +134,13 @@ func (s shortfall) allowsWith(h moreVoters, change func(*ballot)) bool {
 
 // ballotsOf returns the votes of further voters.
 func (v *voting) ballotsOf(h moreVoters) []ballot {
+	var roles []access.Role
+	if h.role != "" {
+		roles = append(roles, h.role)
+	}
 	ballots := make([]ballot, 0, h.people)
 	for i := range h.people {
-		ballots = append(ballots, v.offers.voter(i, h.roles()...))
+		ballots = append(ballots, v.offers.voter(i, roles...))
 	}
 	return ballots
 }

@@ -128,10 +128,4 @@ func (r reach) wants(on []access.Surface, word string, need reach) lack {
 	}
 }
 
-func joined(list []access.Surface, word string) string {
-	names := make([]string, len(list))
-	for i, surface := range list {
-		names[i] = string(surface)
-	}
-	return strings.Join(names, word)
-}
+func joined(list []access.Surface, word string) string { return strings.Join(texts(list), word) }

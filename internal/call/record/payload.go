@@ -1,25 +1,14 @@
-// Package record defines the content of call events: their payloads, the story of one call
-// (Story), and the state of a session computed from its calls (Facts). The pipeline writes the
-// payloads, and stores keep them as bytes. All readers use this package, so that they interpret
-// the events in the same way.
 package record
 
 import (
 	"encoding/json"
-	"strings"
 
-	jsonv2 "github.com/go-json-experiment/json"
-	jsonv1 "github.com/go-json-experiment/json/v1"
-
-	"palyra/internal/call/decision"
 	"palyra/internal/call/policy"
+	"palyra/internal/call/session"
 	"palyra/internal/core/access"
-	"palyra/internal/core/canonical"
-	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/evidence/attest"
-	"palyra/internal/evidence/journal"
 )
 
 // Proposed is the payload of event.Proposed.
@@ -36,15 +25,8 @@ type Proposed struct {
 	Channel              string           `json:"channel,omitempty"`
 	Tool                 string           `json:"tool"`
 	ToolDefinitionDigest string           `json:"tool_definition_digest,omitempty"`
-	Arguments            json.RawMessage  `json:"arguments,omitempty"`
-	// ArgumentsBlob is set instead of Arguments if they are large.
-	ArgumentsBlob   string `json:"arguments_blob,omitempty"`
-	ArgumentsDigest string `json:"arguments_digest"`
-	// ArgumentsSalt is set if a value was redacted. ArgumentsDigest then covers the salt's text
-	// followed by the original arguments.
-	ArgumentsSalt  string   `json:"arguments_salt,omitempty"`
-	Redactions     []string `json:"redactions,omitempty"`
-	IdempotencyKey string   `json:"idempotency_key,omitempty"`
+	StoredArguments
+	IdempotencyKey string `json:"idempotency_key,omitempty"`
 	// OpenWorld is true if the tool reads from the open world, which taints its session once
 	// the call is allowed.
 	OpenWorld bool `json:"open_world,omitempty"`
@@ -54,20 +36,27 @@ type Proposed struct {
 	Journal *attest.Journal `json:"journal,omitempty"`
 }
 
-// Edited is the payload of event.Edited: an edit of a waiting call. Members with the same name
-// as in Proposed describe the edited call.
+// StoredArguments are the arguments of a call in the form in which events store them.
+type StoredArguments struct {
+	Arguments json.RawMessage `json:"arguments,omitempty"`
+	// ArgumentsBlob is set instead of Arguments if they are large.
+	ArgumentsBlob   string `json:"arguments_blob,omitempty"`
+	ArgumentsDigest string `json:"arguments_digest"`
+	// ArgumentsSalt is set if a value was redacted. ArgumentsDigest then covers the salt's text
+	// followed by the original arguments.
+	ArgumentsSalt string   `json:"arguments_salt,omitempty"`
+	Redactions    []string `json:"redactions,omitempty"`
+}
+
+// Edited is the payload of event.Edited: an edit of a waiting call.
 type Edited struct {
 	ProposalID string `json:"proposal_id"`
 	ApprovalID string `json:"approval_id"`
 	By         string `json:"by"`
 	// WasDigest is the call digest before the edit, and CallDigest the one after it.
-	WasDigest       string          `json:"was_digest"`
-	CallDigest      string          `json:"call_digest"`
-	Arguments       json.RawMessage `json:"arguments,omitempty"`
-	ArgumentsBlob   string          `json:"arguments_blob,omitempty"`
-	ArgumentsDigest string          `json:"arguments_digest"`
-	ArgumentsSalt   string          `json:"arguments_salt,omitempty"`
-	Redactions      []string        `json:"redactions,omitempty"`
+	WasDigest  string `json:"was_digest"`
+	CallDigest string `json:"call_digest"`
+	StoredArguments
 }
 
 // Refused is the payload of event.Refused.
@@ -107,13 +96,6 @@ type Attested struct {
 	Envelope      json.RawMessage `json:"envelope"`
 }
 
-// Signed returns the envelope with its digest.
-func (a *Attested) Signed() attest.Envelope {
-	return attest.Envelope{
-		ID: a.AttestationID, JSON: a.Envelope, SHA256: strings.TrimPrefix(canonical.Digest(a.Envelope), "sha256:"),
-	}
-}
-
 // SessionExtended is the payload of event.SessionExtended.
 type SessionExtended struct {
 	Session   string `json:"session"`
@@ -137,64 +119,74 @@ type Verdict struct {
 	made policy.Verdict
 }
 
-// VerdictOf returns a verdict for the journal.
-func VerdictOf(v policy.Verdict) Verdict {
-	return Verdict{
-		Effect: v.Effect().String(), Determining: v.Determining(), GrantID: v.GrantID(),
-		SnapshotDigest: v.SnapshotDigest(), PolicyVersion: v.PolicyVersion(), made: v,
-	}
-}
-
 // MarshalJSON encodes the complete verdict.
 func (v Verdict) MarshalJSON() ([]byte, error) { return v.made.MarshalJSON() }
 
 // Shape is the shape of the verdict.
 func (v Verdict) Shape() any { return v.made.Shape() }
 
-// Decode reads the payload of an event of a call or of a session. It returns a pointer to one
-// of the types of this package or to a decision.Record, and nil for any other event. For an
-// erased payload the error is reason.NotFound. Duplicate members are an error, because two
-// readers could use different ones.
-func Decode(e *journal.Event) (any, error) {
-	into := payloadOf(e.Code)
-	if into == nil {
-		return nil, nil
-	}
-	if len(e.Payload) == 0 {
-		return nil, reason.Errorf(reason.NotFound, "event %d of call %s was erased", e.Seq, e.Subject)
-	}
-	if err := jsonv2.Unmarshal(e.Payload, into, jsonv1.FormatDurationAsNano(true)); err != nil {
-		return nil, err
-	}
-	return into, nil
+// Gated is the payload of event.Gated.
+type Gated struct {
+	ProposalID string `json:"proposal_id"`
+	// DecisionID identifies the decision that allowed the call.
+	DecisionID string `json:"decision_id"`
+	// CallDigest is the digest that an approval of the commit binds to.
+	CallDigest string            `json:"call_digest"`
+	Facts      tool.CommitFacts  `json:"facts"`
+	Files      []tool.FileChange `json:"files,omitempty"`
+	// FilesBlob is set instead of Files if they are many.
+	FilesBlob string      `json:"files_blob,omitempty"`
+	Allowed   bool        `json:"allowed"`
+	Reason    reason.Code `json:"reason,omitempty"`
+	Message   string      `json:"message,omitempty"`
+	Remedy    string      `json:"remedy,omitempty"`
+	// Verdict is nil if policy was not evaluated.
+	Verdict    *Verdict `json:"verdict,omitempty"`
+	ApprovalID string   `json:"approval_id,omitempty"`
+	GrantID    string   `json:"grant_id,omitempty"`
 }
 
-func payloadOf(code event.Code) any {
-	switch code {
-	case event.Proposed:
-		return new(Proposed)
-	case event.Edited:
-		return new(Edited)
-	case event.Refused:
-		return new(Refused)
-	case event.Evaluated:
-		return new(Evaluated)
-	case event.Decided:
-		return new(decision.Record)
-	case event.Gated:
-		return new(Gated)
-	case event.Violated:
-		return new(Violated)
-	case event.Attested:
-		return new(Attested)
-	case event.Ambiguous:
-		return new(Ambiguous)
-	case event.RanOther, event.Ungoverned, event.ReportedLate, event.Unjoined:
-		return new(Sighted)
-	case event.SessionExtended:
-		return new(SessionExtended)
-	case event.SessionEnded:
-		return new(SessionEnded)
-	}
-	return nil
+// Violated is the payload of event.Violated.
+type Violated struct {
+	ProposalID string           `json:"proposal_id"`
+	Violations []tool.Violation `json:"violations"`
+	// Missed counts the violations that were not stored.
+	Missed int `json:"missed"`
+}
+
+// Ambiguous is the payload of event.Ambiguous.
+type Ambiguous struct {
+	ProposalID string      `json:"proposal_id"`
+	Reason     reason.Code `json:"reason"`
+	Message    string      `json:"message"`
+}
+
+// Sighted is the payload of event.RanOther, Ungoverned, ReportedLate and Unjoined: an execution
+// that an agent reported, and the decision.
+type Sighted struct {
+	ProposalID string `json:"proposal_id"`
+	// CallID is the agent's id of the call.
+	CallID     string      `json:"call_id,omitempty"`
+	Principal  string      `json:"principal"`
+	OnBehalfOf string      `json:"on_behalf_of"`
+	Agent      string      `json:"agent"`
+	Tool       string      `json:"tool"`
+	Reason     reason.Code `json:"reason,omitempty"`
+	Message    string      `json:"message"`
+	// InputSHA256 is the digest of the reported input, DecidedSHA256 of the decided input,
+	// both in canonical JSON.
+	InputSHA256   string `json:"input_sha256,omitempty"`
+	DecidedSHA256 string `json:"decided_sha256,omitempty"`
+	// GatewaySession is as in Proposed.
+	GatewaySession string `json:"gateway_session,omitempty"`
+}
+
+// SessionEnded is the payload of event.SessionEnded.
+type SessionEnded struct {
+	Session   string         `json:"session"`
+	Principal string         `json:"principal"`
+	DeviceID  string         `json:"device_id"`
+	Client    session.Client `json:"client"`
+	EndedBy   string         `json:"ended_by"`
+	Reason    string         `json:"reason,omitempty"`
 }

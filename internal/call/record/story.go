@@ -1,12 +1,23 @@
+// Package record defines the content of call events: their payloads, the story of one call
+// (Story), and the state of a session computed from its calls (Facts). The pipeline writes the
+// payloads, and stores keep them as bytes. All readers use this package, so that they interpret
+// the events in the same way.
 package record
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
+	jsonv2 "github.com/go-json-experiment/json"
+	jsonv1 "github.com/go-json-experiment/json/v1"
+
 	"palyra/internal/call/decision"
+	"palyra/internal/call/policy"
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
+	"palyra/internal/evidence/attest"
 	"palyra/internal/evidence/journal"
 )
 
@@ -115,4 +126,59 @@ func (s *Story) Gate() *Gated {
 		return nil
 	}
 	return s.Gates[len(s.Gates)-1]
+}
+
+// Decode reads the payload of an event of a call or of a session. It returns a pointer to one
+// of the types of this package or to a decision.Record, and nil for any other event. For an
+// erased payload the error is reason.NotFound. Duplicate members are an error, because two
+// readers could use different ones.
+func Decode(e *journal.Event) (any, error) {
+	create := payloads[e.Code]
+	if create == nil {
+		return nil, nil
+	}
+	if len(e.Payload) == 0 {
+		return nil, reason.Errorf(reason.NotFound, "event %d of call %s was erased", e.Seq, e.Subject)
+	}
+	into := create()
+	if err := jsonv2.Unmarshal(e.Payload, into, jsonv1.FormatDurationAsNano(true)); err != nil {
+		return nil, err
+	}
+	return into, nil
+}
+
+// payloads creates the payload of each event of a call or of a session.
+var payloads = map[event.Code]func() any{
+	event.Proposed:        empty[Proposed],
+	event.Edited:          empty[Edited],
+	event.Refused:         empty[Refused],
+	event.Evaluated:       empty[Evaluated],
+	event.Decided:         empty[decision.Record],
+	event.Gated:           empty[Gated],
+	event.Violated:        empty[Violated],
+	event.Attested:        empty[Attested],
+	event.Ambiguous:       empty[Ambiguous],
+	event.RanOther:        empty[Sighted],
+	event.Ungoverned:      empty[Sighted],
+	event.ReportedLate:    empty[Sighted],
+	event.Unjoined:        empty[Sighted],
+	event.SessionExtended: empty[SessionExtended],
+	event.SessionEnded:    empty[SessionEnded],
+}
+
+func empty[T any]() any { return new(T) }
+
+// VerdictOf returns a verdict for the journal.
+func VerdictOf(v policy.Verdict) Verdict {
+	return Verdict{
+		Effect: v.Effect().String(), Determining: v.Determining(), GrantID: v.GrantID(),
+		SnapshotDigest: v.SnapshotDigest(), PolicyVersion: v.PolicyVersion(), made: v,
+	}
+}
+
+// Signed returns the envelope with its digest.
+func (a *Attested) Signed() attest.Envelope {
+	return attest.Envelope{
+		ID: a.AttestationID, JSON: a.Envelope, SHA256: strings.TrimPrefix(canonical.Digest(a.Envelope), "sha256:"),
+	}
 }

@@ -99,7 +99,7 @@ func (b *Book) remember(key Key, past Past, found bool) {
 	if _, known := b.sessions[key]; known {
 		return
 	}
-	b.makeRoom()
+	makeRoom(b.sessions, func(s *session) bool { return s == nil || s.inFlight.Load() == 0 })
 	b.sessions[key] = nil
 	if found && past.EndedAt.IsZero() {
 		b.sessions[key] = restored(past)
@@ -110,31 +110,19 @@ func (b *Book) rememberRun(key runKey, made int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.runs[key] == nil {
-		b.makeRoomForRun()
+		makeRoom(b.runs, func(r *runCalls) bool { return r.inFlight == 0 })
 		b.runs[key] = &runCalls{made: made}
 	}
 }
 
-// makeRoom removes a session without calls from memory if there are too many.
-func (b *Book) makeRoom() {
-	if len(b.sessions) < mostRemembered {
+// makeRoom removes a session or run without calls from memory if there are too many.
+func makeRoom[K comparable, V any](counted map[K]V, isIdle func(V) bool) {
+	if len(counted) < mostRemembered {
 		return
 	}
-	for key, s := range b.sessions {
-		if s == nil || s.inFlight.Load() == 0 {
-			delete(b.sessions, key)
-			return
-		}
-	}
-}
-
-func (b *Book) makeRoomForRun() {
-	if len(b.runs) < mostRemembered {
-		return
-	}
-	for key, r := range b.runs {
-		if r.inFlight == 0 {
-			delete(b.runs, key)
+	for key, v := range counted {
+		if isIdle(v) {
+			delete(counted, key)
 			return
 		}
 	}
