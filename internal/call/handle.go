@@ -209,19 +209,6 @@ func (s *scope) sessionID() string {
 	return s.counted.Session()
 }
 
-// effects returns the changes that the call may make to its session's facts when it runs.
-func (q *question) effects() *session.Effects {
-	e := record.EffectsOf(q.proposal.Tool.Name, q.proposal.Tool.OpenWorld, q.plan.Facts, q.plan.MaySend)
-	return &e
-}
-
-// Quota bounds the bytes that callers send and store.
-type Quota interface {
-	// Begin counts n bytes of input until end is called, or refuses them with QUOTA_EXCEEDED.
-	// It counts its own refusals.
-	Begin(c access.Caller, p access.Precedence, n int64) (end func(), err error)
-}
-
 // pastSessions computes the state of past sessions from the ledger.
 type pastSessions struct{ Ledger }
 

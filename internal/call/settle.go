@@ -7,6 +7,7 @@ import (
 	"palyra/internal/call/approval"
 	"palyra/internal/call/decision"
 	"palyra/internal/call/policy"
+	"palyra/internal/call/record"
 	"palyra/internal/call/session"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
@@ -163,7 +164,8 @@ func (s *settlement) settleNow(ctx context.Context) (settled bool, err error) {
 		if settled = s.agreed(); !settled || !letThrough(&s.verdict, &s.answer) || s.ofCall != nil {
 			return nil, nil
 		}
-		return s.effects(), nil
+		e := record.EffectsOf(s.proposal.Tool.Name, s.proposal.Tool.OpenWorld, s.plan.Facts, s.plan.MaySend)
+		return &e, nil
 	}
 	if s.control.between != nil {
 		effects, err := judge(s.counted.Facts())

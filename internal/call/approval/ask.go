@@ -249,3 +249,14 @@ func keyOf(a Ask) callKey {
 func keyOfRecord(r Record) callKey {
 	return callKey{r.RequestedBy, r.OnBehalfOf, r.Session, r.CallDigest, r.Prompt.RequesterReason}
 }
+
+// SubjectType is the type of the subject of a record.
+type SubjectType string
+
+// The subject types.
+const (
+	SubjectTool          SubjectType = "tool"
+	SubjectSecretAccess  SubjectType = "secret_access"
+	SubjectDevicePairing SubjectType = "device_pairing"
+	SubjectGatewayChange SubjectType = "gateway_change"
+)

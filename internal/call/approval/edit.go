@@ -204,7 +204,8 @@ func (r Record) noGrant() error {
 	return reason.Errorf(reason.InvalidInput, "an approval of an edited call covers one call only").WithRemedy("Choose scope once.")
 }
 
-func (m *memory) anticipate(id string, ask *Ask) {
+// anticipate adds the call of an edit that is about to be stored, so that settle finds it.
+func (m *openRequests) anticipate(id string, ask *Ask) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.byID[id]

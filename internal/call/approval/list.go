@@ -244,7 +244,8 @@ func (r *Records) Export(ctx context.Context, f Filter, view func(Record) Record
 	return tally.Trailer(revision), err
 }
 
-func (m *memory) find(id, callDigest string) (openRequest, bool) {
+// find returns an open request; the bool is false if the id is not open.
+func (m *openRequests) find(id, callDigest string) (openRequest, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.byID[id]

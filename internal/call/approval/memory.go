@@ -8,9 +8,13 @@ import (
 	"palyra/internal/call/approval/internal/deadline"
 )
 
-// memory holds the open requests of one process. It bounds them by quota, and answers asks that
-// were denied recently from memory. It is safe for concurrent use.
-type memory struct {
+// openRequests holds the requests that are pending or allowed, and the calls that wait for them,
+// while they are open. It bounds them by quota, and answers asks that were denied recently from
+// memory. It is safe for concurrent use, and each method without the suffix Locked is atomic.
+//
+// It wakes waiting calls, matches identical asks and lists requests whose deadlines passed. It
+// MUST NOT allow anything: the Store is authoritative.
+type openRequests struct {
 	limits Limits
 	now    func() time.Time
 	key    func(Ask) callKey
@@ -23,7 +27,9 @@ type memory struct {
 	due    *deadline.Queue
 }
 
-func (m *memory) enter(ask *Ask) (place, error) {
+// enter finds the request that serves an ask and attaches the call to it. If no request does, it
+// reserves one, so that an identical ask joins it instead of creating another.
+func (m *openRequests) enter(ask *Ask) (place, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
@@ -52,7 +58,7 @@ func (m *memory) enter(ask *Ask) (place, error) {
 }
 
 // usableLocked finds an allowed record that no other call holds.
-func (m *memory) usableLocked(key callKey, now time.Time) *entry {
+func (m *openRequests) usableLocked(key callKey, now time.Time) *entry {
 	for _, e := range m.byCall[key] {
 		if e.rec.State == Allowed && !now.Before(e.claimedUntil) && now.Before(e.rec.UseBy) {
 			return e
@@ -61,7 +67,7 @@ func (m *memory) usableLocked(key callKey, now time.Time) *entry {
 	return nil
 }
 
-func (m *memory) joinableLocked(key callKey, now time.Time) *entry {
+func (m *openRequests) joinableLocked(key callKey, now time.Time) *entry {
 	for _, e := range m.byCall[key] {
 		if (e.rec.State == Pending || e.rec.State == "") && !e.leaving && (e.rec.ExpiresAt.IsZero() || now.Before(e.rec.ExpiresAt)) {
 			return e
@@ -71,7 +77,7 @@ func (m *memory) joinableLocked(key callKey, now time.Time) *entry {
 }
 
 // reserveLocked creates the entry of a record that is not stored yet.
-func (m *memory) reserveLocked(ask *Ask, key callKey, now time.Time) (*entry, error) {
+func (m *openRequests) reserveLocked(ask *Ask, key callKey, now time.Time) (*entry, error) {
 	id, err := newID(now)
 	if err != nil {
 		return nil, err
@@ -85,14 +91,17 @@ func (m *memory) reserveLocked(ask *Ask, key callKey, now time.Time) (*entry, er
 	return e, nil
 }
 
-func (m *memory) abandon(p place, err error) {
+// abandon removes a reserved request that could not be stored, and returns the error to its
+// waiters.
+func (m *openRequests) abandon(p place, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.entry.fail(err)
 	m.removeLocked(p.entry)
 }
 
-func (m *memory) look(p place) waiter {
+// look returns the state of a waiting call, and marks its record as passed to the observer.
+func (m *openRequests) look(p place) waiter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := *p.waiter
@@ -100,13 +109,15 @@ func (m *memory) look(p place) waiter {
 	return now
 }
 
-func (m *memory) detach(p place) {
+func (m *openRequests) detach(p place) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.entry.remove(p.waiter)
 }
 
-func (m *memory) leave(p place, withdraws bool) (Record, bool) {
+// leave removes a waiter and returns the record. The bool is true if the waiter was the last one
+// of a pending request and withdraws it; no call may then join the request.
+func (m *openRequests) leave(p place, withdraws bool) (Record, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, w := p.entry, p.waiter
@@ -119,13 +130,16 @@ func (m *memory) leave(p place, withdraws bool) (Record, bool) {
 	return e.rec, last
 }
 
-func (m *memory) reopen(p place) {
+// reopen lets calls join a request again that could not be withdrawn.
+func (m *openRequests) reopen(p place) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.entry.leaving = false
 }
 
-func (m *memory) settle(rec Record) {
+// settle updates a request to its record that has become durable, and wakes its waiters. Records
+// may come out of order; an older one changes nothing.
+func (m *openRequests) settle(rec Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.byID[rec.ID]
@@ -154,7 +168,7 @@ func (m *memory) settle(rec Record) {
 }
 
 // allowLocked serves the call that waited longest; the others ask again.
-func (m *memory) allowLocked(e *entry) {
+func (m *openRequests) allowLocked(e *entry) {
 	displayed := e.rec
 	m.uncountLocked(e)
 	m.due.Set(e.rec.ID, e.rec.deadline())
@@ -167,7 +181,7 @@ func (m *memory) allowLocked(e *entry) {
 	e.waiters = nil
 }
 
-func (m *memory) closeLocked(e *entry, was State) {
+func (m *openRequests) closeLocked(e *entry, was State) {
 	if was != Allowed && (e.rec.State == Denied || e.rec.State == Expired) {
 		for _, what := range append(e.before, e.resolved) {
 			m.cool.remember(e.rec, what)
@@ -181,13 +195,13 @@ func (m *memory) closeLocked(e *entry, was State) {
 	m.removeLocked(e)
 }
 
-func (m *memory) addLocked(e *entry) {
+func (m *openRequests) addLocked(e *entry) {
 	m.byID[e.id] = e
 	m.byCall[e.key] = append(m.byCall[e.key], e)
 }
 
 // removeLocked removes an entry that is settled, or that was never stored.
-func (m *memory) removeLocked(e *entry) {
+func (m *openRequests) removeLocked(e *entry) {
 	delete(m.byID, e.id)
 	removeFrom(m.byCall, e.key, e)
 	m.uncountLocked(e)
@@ -204,21 +218,22 @@ func removeFrom[K, V comparable](lists map[K][]V, key K, v V) {
 
 // rekeyLocked moves the entry of an edited record to the key of the new call. Calls that are
 // identical to the previous version then need their own record.
-func (m *memory) rekeyLocked(e *entry, rec Record) {
+func (m *openRequests) rekeyLocked(e *entry, rec Record) {
 	removeFrom(m.byCall, e.key, e)
 	e.key = keyOfRecord(rec)
 	m.byCall[e.key] = append(m.byCall[e.key], e)
 	e.before, e.resolved = append(e.before, e.resolved), e.calls[rec.CallDigest].resolved
 }
 
-func (m *memory) uncountLocked(e *entry) {
+func (m *openRequests) uncountLocked(e *entry) {
 	if e.counted {
 		e.counted = false
 		m.quota.drop(e.run)
 	}
 }
 
-func (m *memory) release(id string, version int64) {
+// release offers the answer of an allowed record in that version to identical asks again.
+func (m *openRequests) release(id string, version int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e, ok := m.byID[id]; ok && e.rec.Version == version {

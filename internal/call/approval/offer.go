@@ -211,31 +211,8 @@ func addLately(ctx context.Context, store Store, rec *Record) error {
 	return nil
 }
 
-// LatelyQuery selects the earlier calls of a requester.
-type LatelyQuery struct {
-	RequestedBy, OnBehalfOf      access.Principal
-	Session, Subject, CallDigest string
-	// ComparedAs is Record.ComparedAs.
-	ComparedAs string
-	// Since is the start of the counted time.
-	Since time.Time
-}
-
 // LatelySpan is the time span of the counts that approvers see.
 const LatelySpan = 7 * 24 * time.Hour
-
-// Lately counts the earlier calls of a requester with a tool: calls that required an approval
-// request, and calls that policy or a grant allowed without one. Calls that waited together on
-// one record count once.
-type Lately struct {
-	Asked, Unasked Counted
-}
-
-// Counted counts at most MostLately of the newest calls: all of them, those with the same
-// subject, and identical ones.
-type Counted struct {
-	All, InSession Matching
-}
 
 // covered is the number of these calls that the offered grant would have covered.
 func (c Counted) covered(o Offer) int64 {

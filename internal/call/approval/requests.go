@@ -14,7 +14,7 @@ import (
 type Requests struct {
 	store   Store
 	records *Records
-	open    waiters
+	open    *openRequests
 	grants  *Grants
 	freezer *Freezer
 	limits  Limits

@@ -2,6 +2,7 @@ package approval
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -183,3 +184,29 @@ func (c *Counted) Add(q LatelyQuery, session, subject, digest string) {
 		}
 	}
 }
+
+// LatelyQuery selects the earlier calls of a requester.
+type LatelyQuery struct {
+	RequestedBy, OnBehalfOf      access.Principal
+	Session, Subject, CallDigest string
+	// ComparedAs is Record.ComparedAs.
+	ComparedAs string
+	// Since is the start of the counted time.
+	Since time.Time
+}
+
+// Lately counts the earlier calls of a requester with a tool: calls that required an approval
+// request, and calls that policy or a grant allowed without one. Calls that waited together on
+// one record count once.
+type Lately struct {
+	Asked, Unasked Counted
+}
+
+// Counted counts at most MostLately of the newest calls: all of them, those with the same
+// subject, and identical ones.
+type Counted struct {
+	All, InSession Matching
+}
+
+// ErrStale means that the state or version of the row differs from the expected one.
+var ErrStale = errors.New("approval: state or version has changed")

@@ -61,7 +61,8 @@ func (d *Desk) endAll(ctx context.Context, ids []string, end func(context.Contex
 	}
 }
 
-func (m *memory) each(fn func(*Record)) {
+// each calls fn with every open record. fn MUST NOT change or keep it.
+func (m *openRequests) each(fn func(*Record)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.byID {
@@ -69,7 +70,9 @@ func (m *memory) each(fn func(*Record)) {
 	}
 }
 
-func (m *memory) overdue(now time.Time, limit int) ([]string, time.Time) {
+// overdue removes at most limit deadlines that have passed and returns their ids, and the next
+// deadline, which is zero if none is left.
+func (m *openRequests) overdue(now time.Time, limit int) ([]string, time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ids := m.due.Pop(now, limit)
@@ -78,7 +81,9 @@ func (m *memory) overdue(now time.Time, limit int) ([]string, time.Time) {
 	return ids, m.due.Next()
 }
 
-func (m *memory) postpone(ids []string, until time.Time, err error) {
+// postpone moves the deadlines of requests that could not be expired, and returns err to their
+// waiters.
+func (m *openRequests) postpone(ids []string, until time.Time, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range ids {

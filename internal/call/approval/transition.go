@@ -15,13 +15,40 @@ import (
 	"palyra/internal/core/text"
 )
 
-// Errors of a Store.
-var (
-	// ErrNotFound means that no record or grant has the id.
-	ErrNotFound = errors.New("approval: not found")
-	// ErrStale means that the state or version of the row differs from the expected one.
-	ErrStale = errors.New("approval: state or version has changed")
+// State is the state of a record.
+type State string
+
+// The states. Pending becomes allowed, denied, expired or cancelled; allowed becomes consumed,
+// revoked or expired. The others are terminal and never change.
+const (
+	Pending   State = "pending"
+	Allowed   State = "allowed"
+	Denied    State = "denied"
+	Expired   State = "expired"
+	Cancelled State = "cancelled"
+	Consumed  State = "consumed"
+	Revoked   State = "revoked"
 )
+
+// States lists all states.
+var States = []State{Pending, Allowed, Denied, Expired, Cancelled, Consumed, Revoked}
+
+// Terminal reports whether s never changes again.
+func (s State) Terminal() bool {
+	return slices.Contains(States, s) && s != Pending && s != Allowed
+}
+
+// deadline returns the time at which r expires in its present state; zero for a terminal one.
+func (r Record) deadline() time.Time {
+	switch r.State {
+	case Pending:
+		return r.ExpiresAt
+	case Allowed:
+		return r.UseBy
+	default:
+		return time.Time{}
+	}
+}
 
 // legal lists the allowed transitions. A vote that does not settle a record leaves it pending
 // with a new version.
@@ -30,6 +57,9 @@ var legal = map[State][]State{
 	Pending: {Pending, Allowed, Denied, Expired, Cancelled},
 	Allowed: {Consumed, Revoked, Expired},
 }
+
+// ErrNotFound means that a Store has no record or grant with the id.
+var ErrNotFound = errors.New("approval: not found")
 
 // errLate means that a transition was tried after the record's deadline.
 var errLate = errors.New("approval: its time is up")

@@ -39,7 +39,7 @@ func (r Request) perPath() []Request {
 	list := make([]Request, len(r.Facts.Paths))
 	for i, path := range r.Facts.Paths {
 		list[i] = r
-		setPath(&list[i].Facts, path)
+		list[i].Facts.Path, list[i].Facts.PathFolded = path, text.FoldCase(path)
 	}
 	return list
 }
@@ -47,11 +47,6 @@ func (r Request) perPath() []Request {
 // alone reports whether PerPath returns only the request itself.
 func (r *Request) alone() bool {
 	return len(r.Editors) == 0 && (len(r.Facts.Paths) == 0 || r.Commit != nil || r.Injection != nil)
-}
-
-// setPath sets a path and its folded form.
-func setPath(f *tool.Facts, path string) {
-	f.Path, f.PathFolded = path, text.FoldCase(path)
 }
 
 // foldedPath returns context.path_folded, which exists if and only if context.path does: calls
@@ -73,20 +68,7 @@ func (e *evaluator) evaluate(r *Request, grants []Grant) Verdict {
 	if r.alone() {
 		return e.evaluateOne(r, grants)
 	}
-	return e.evaluateEach(r.PerPath(), grants)
-}
-
-// evaluateOne decides a call that changes at most one file.
-func (e *evaluator) evaluateOne(r *Request, grants []Grant) Verdict {
-	c, refused := e.prepare(r)
-	if refused != nil {
-		return Verdict{code: refused.code, errors: []string{refused.message}}
-	}
-	return c.evaluate(grants)
-}
-
-// evaluateEach evaluates requests that must be allowed together.
-func (e *evaluator) evaluateEach(list []Request, grants []Grant) Verdict {
+	list := r.PerPath() // all of them must be allowed together
 	if len(list) == 1 {
 		return e.evaluateOne(&list[0], grants)
 	}
@@ -106,6 +88,15 @@ func (e *evaluator) evaluateEach(list []Request, grants []Grant) Verdict {
 		}
 	}
 	return strictest(e.evaluateAll(list, nil))
+}
+
+// evaluateOne decides a call that changes at most one file.
+func (e *evaluator) evaluateOne(r *Request, grants []Grant) Verdict {
+	c, refused := e.prepare(r)
+	if refused != nil {
+		return Verdict{code: refused.code, errors: []string{refused.message}}
+	}
+	return c.evaluate(grants)
 }
 
 func (e *evaluator) evaluateAll(list []Request, grants []Grant) []Verdict {

@@ -13,7 +13,6 @@
 package session
 
 import (
-	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -51,15 +50,6 @@ type Key struct {
 // KeyOf returns the key of a caller.
 func KeyOf(c access.Caller) Key { return Key{c.Principal, c.DeviceID, ClientOf(c.Surface)} }
 
-// Row has the immutable data of a session.
-type Row struct {
-	// ID is a ULID.
-	ID string
-	Key
-	OnBehalfOf access.Principal
-	StartedAt  time.Time
-}
-
 // Did is the state of a session after its calls so far.
 type Did struct {
 	// Facts are the facts that policy reads. CallsInRun counts the calls outside of the
@@ -71,28 +61,6 @@ type Did struct {
 	Limit int
 	// LastAt is the last time at which one of its calls began or ended.
 	LastAt time.Time
-}
-
-// Past is a stored session.
-type Past struct {
-	Row
-	Did
-	// EndedAt is zero unless a person ended it.
-	EndedAt time.Time
-	EndedBy access.Principal
-	// EndReason is the person's reason.
-	EndReason string
-}
-
-// Member records that a call belongs to a session, in the transaction of the call's first
-// event.
-type Member struct {
-	Session string
-	// New is the session row, to be stored with the call; nil once it is stored.
-	New *Row
-	// Proposal is the call's id. OfRun is true for a call of a gateway run.
-	Proposal string
-	OfRun    bool
 }
 
 // session is a session in memory.
@@ -174,13 +142,4 @@ func withName(list []string, name string) []string {
 		return list
 	}
 	return slices.Insert(list, i, name)
-}
-
-// Store has the sessions and runs from before the start of this process.
-type Store interface {
-	// NewestSession returns the newest session of a key, ended or not, with the state after its
-	// calls; false if none exists.
-	NewestSession(ctx context.Context, k Key) (Past, bool, error)
-	// RunCalls counts the calls that a run of the gateway made.
-	RunCalls(ctx context.Context, p access.Principal, run string) (int, error)
 }
