@@ -38,10 +38,10 @@ func (s *settlement) askToGoOn(ctx context.Context) error {
 			}
 			continue
 		}
-		allowed, refused, extension, err := s.askForMore(ctx, turn)
-		s.counted.Asked(turn, refused, extension)
-		if s.budget = s.scope.budget(); err != nil || !allowed {
-			s.budget.Said = extension
+		refused, said, err := s.askForMore(ctx, turn)
+		s.counted.Asked(turn, refused, said)
+		if s.budget = s.scope.budget(); err != nil || refused {
+			s.budget.Said = said
 			return err
 		}
 	}
@@ -67,19 +67,19 @@ func (s *settlement) waitFor(ctx context.Context, turn *session.Turn) error {
 	}
 }
 
-// askForMore requests the approval and extends the session if it is granted. refused is true if
-// the approvers denied it or if none exist; extension is their reason.
-func (s *settlement) askForMore(ctx context.Context, turn *session.Turn) (allowed, refused bool, extension string, err error) {
+// askForMore requests the approval and extends the session, unless the approvers refuse, for the
+// reason in said, or none exist.
+func (s *settlement) askForMore(ctx context.Context, turn *session.Turn) (refused bool, said string, err error) {
 	if !s.Evaluator.Current().SomebodyDecides(s.request, policy.SeverityMedium) {
-		return false, true, "", nil
+		return true, "", nil
 	}
 	ask, err := s.moreAsk()
 	if err != nil {
-		return false, false, "", err
+		return false, "", err
 	}
 	// The events that led to the approval request are durable before it is made.
 	if err := s.drafts.flush(ctx); err != nil {
-		return false, false, "", err
+		return false, "", err
 	}
 	observe := s.observeAsk()
 	answer, err := s.Approver.Resolve(ctx, ask, func(r *approval.Record) {
@@ -91,20 +91,20 @@ func (s *settlement) askForMore(ctx context.Context, turn *session.Turn) (allowe
 		observe(r)
 	})
 	if err != nil {
-		return false, false, "", err
+		return false, "", err
 	}
 	s.observe(Event{Resolved: &answer})
 	switch {
 	case ctx.Err() != nil && !answer.Allowed():
-		return false, false, "", leftEarly(ctx, "while it was asked whether the session may go on")
+		return false, "", leftEarly(ctx, "while it was asked whether the session may go on")
 	case !answer.Allowed():
-		return false, true, answer.Message(), nil
+		return true, answer.Message(), nil
 	}
 	err = s.extend(context.WithoutCancel(ctx), answer)
 	if answerLost(err) != nil { // it was revoked before its use
-		return false, true, "", nil
+		return true, "", nil
 	}
-	return err == nil, false, "", unwritten(err)
+	return false, "", unwritten(err)
 }
 
 // extend consumes the answer and extends the session.

@@ -112,8 +112,7 @@ func usesAnswer(a *approval.Answer) bool {
 	return a.Kind() == approval.ByApproval || a.Kind() == approval.ByGrant
 }
 
-// answerLost returns the reason if err means that the answer is not valid anymore, otherwise
-// nil.
+// answerLost returns the reason if err means that the answer is not valid anymore.
 func answerLost(err error) *reason.Error {
 	var known *reason.Error
 	if !errors.As(err, &known) {

@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 
@@ -28,6 +29,7 @@ func (c *call) execute(ctx context.Context, d *decided) *executed {
 	reporter.end()
 	x.traffic = record.TrafficOf(x.report.Egress)
 	x.traffic.Read = x.traffic.Read || x.report.Claim != nil && x.report.Claim.State == tool.RanOther
+	c.logFailure(ctx, &x.report)
 	return x
 }
 
@@ -124,4 +126,13 @@ func subset(one, other []policy.Determining) bool {
 	return !slices.ContainsFunc(one, func(d policy.Determining) bool {
 		return !slices.ContainsFunc(other, func(o policy.Determining) bool { return o.ID == d.ID })
 	})
+}
+
+// logFailure logs a call that did not succeed. The tool's message is only in the journal.
+func (c *call) logFailure(ctx context.Context, r *tool.Report) {
+	if c.Log == nil || r.Outcome == tool.Succeeded {
+		return
+	}
+	c.Log.InfoContext(ctx, "a call did not succeed", slog.String("proposal", c.ids.ID), slog.String("tool", c.ids.Tool.Name),
+		slog.String("principal", c.sub.Caller.Principal.String()), slog.String("outcome", string(r.Outcome)), slog.String("reason", r.Reason))
 }

@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -149,30 +148,19 @@ func (c *call) conclude(ctx context.Context, answered *answered, traffic *sessio
 	c.running.Store(false)
 	*traffic = executed.traffic
 	o, err := c.attest(context.WithoutCancel(ctx), executed)
-	c.logFailure(ctx, &executed.report)
 	if err != nil { // A result is returned only after its attestation is durable.
 		return &Outcome{Decision: decided.record}, err
 	}
 	return o, nil
 }
 
-// leftEarly returns the reason why a call whose context ended stops: it was cancelled, or its
-// client disconnected.
+// leftEarly returns why a call stops: it was cancelled, or its client disconnected.
 func leftEarly(ctx context.Context, when string) error {
 	known := &reason.Error{}
 	if errors.As(context.Cause(ctx), &known) {
 		return known
 	}
 	return reason.Errorf(reason.Cancelled, "the caller disconnected %s: %w", when, ctx.Err())
-}
-
-// logFailure logs a call that did not succeed. The tool's message is only in the journal.
-func (c *call) logFailure(ctx context.Context, r *tool.Report) {
-	if c.Log == nil || r.Outcome == tool.Succeeded {
-		return
-	}
-	c.Log.InfoContext(ctx, "a call did not succeed", slog.String("proposal", c.ids.ID), slog.String("tool", c.ids.Tool.Name),
-		slog.String("principal", c.sub.Caller.Principal.String()), slog.String("outcome", string(r.Outcome)), slog.String("reason", r.Reason))
 }
 
 // begin counts the call in its session and, if it belongs to one, in its gateway run.
@@ -218,4 +206,13 @@ func (s pastSessions) NewestSession(ctx context.Context, k session.Key) (session
 	past, found, err := s.Ledger.NewestSession(ctx, k, facts.Add)
 	past.Did = facts.Did(past.StartedAt)
 	return past, found, err
+}
+
+// SessionID identifies the session of a caller by its credential and by the name that the
+// client declared, or "default" if it declared none.
+func SessionID(c access.Caller, declared string) string {
+	if declared == "" {
+		declared = "default"
+	}
+	return c.DeviceID + "." + declared
 }

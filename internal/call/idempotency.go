@@ -9,6 +9,7 @@ import (
 	"palyra/internal/call/policy"
 	"palyra/internal/call/record"
 	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/evidence/journal"
@@ -193,8 +194,7 @@ func (p *Pipeline) deniedNow(ctx context.Context, s *Submission, past record.Sto
 	return true // the call cannot be judged without its facts
 }
 
-// replay sends the events of an earlier call again, unless policy now denies the caller that
-// call.
+// replay sends the events of an earlier call again, unless policy now denies it.
 func (p *Pipeline) replay(ctx context.Context, s *Submission, past pastCall, observe func(Event)) (Outcome, error) {
 	if past.Proposed != nil {
 		observe(Event{Proposed: &Proposed{
@@ -256,4 +256,19 @@ func unknown(s record.Story) *reason.Error {
 		e.Message += "; its changes were refused and were not applied to the workspace"
 	}
 	return e
+}
+
+// Digest covers the fields that make two submissions of a caller the same call.
+func (s *Submission) Digest() (string, error) {
+	input := s.Input
+	if text, err := canonical.JSON(input); err == nil {
+		input = text
+	}
+	parts := map[string]string{
+		"tool": s.Tool, "input": canonical.Digest(input), "session": s.Session, "run": s.Run, "channel": s.Channel,
+	}
+	if s.Reason != "" {
+		parts["reason"] = tool.RedactText(s.Reason)
+	}
+	return canonical.DigestOf(parts)
 }

@@ -58,8 +58,7 @@ func (c *call) propose(ctx context.Context) (*proposed, error) {
 	return p, nil
 }
 
-// check returns the proposal with checked input and reason. With an error, it has what the
-// dispatcher found.
+// check returns the proposal with checked input and reason, as far as it was found.
 func (c *call) check() (p *proposed, err error) {
 	p = &proposed{proposal: c.ids}
 	p.proposal.Tool, p.proposal.Input, err = c.Dispatcher.Check(c.sub.Tool, c.sub.Input)

@@ -121,8 +121,7 @@ func (e *evaluated) draftVerdict() error {
 	})
 }
 
-// grants returns the standing grants that match the call. Grants never cover secrets or edited
-// calls.
+// grants returns the matching standing grants. They never cover secrets or edited calls.
 func (q *question) grants(ctx context.Context) ([]policy.Grant, error) {
 	if q.request.Injection != nil || len(q.edits) > 0 {
 		return nil, nil

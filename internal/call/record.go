@@ -109,8 +109,7 @@ func (d *drafts) record(ctx context.Context) (int64, error) {
 	return seq, unwritten(err)
 }
 
-// unwritten returns an error of the store. An error without a reason gets the reason
-// JournalUnavailable.
+// unwritten returns an error of the store, by default with the reason JournalUnavailable.
 func unwritten(err error) error {
 	if reason.Of(err) != reason.Internal {
 		return err

@@ -133,8 +133,7 @@ func (s *settlement) release() {
 	s.answer = approval.Answer{}
 }
 
-// hold waits as long as the submission requires, with the answer held. A secret is held
-// together with its call.
+// hold waits as long as the submission requires. A secret is held together with its call.
 func (s *settlement) hold(ctx context.Context) error {
 	if s.sub.Hold == nil || s.counted == nil || s.request.Injection != nil || !letThrough(&s.verdict, &s.answer) {
 		return nil

@@ -3,13 +3,9 @@ package call
 import (
 	"context"
 
-	"github.com/oklog/ulid/v2"
-
 	"palyra/internal/call/approval"
 	"palyra/internal/core/access"
-	"palyra/internal/core/canonical"
 	"palyra/internal/core/event"
-	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 )
 
@@ -76,38 +72,4 @@ type PriorAnswer struct {
 	// CallDigest is the call digest at the time of the announcement, including the bytes of the
 	// files that the call names; "" if the call could not be planned.
 	CallDigest string
-}
-
-// Digest covers the fields that make two submissions of a caller the same call.
-func (s *Submission) Digest() (string, error) {
-	input := s.Input
-	if text, err := canonical.JSON(input); err == nil {
-		input = text
-	}
-	parts := map[string]string{
-		"tool": s.Tool, "input": canonical.Digest(input), "session": s.Session, "run": s.Run, "channel": s.Channel,
-	}
-	if s.Reason != "" {
-		parts["reason"] = tool.RedactText(s.Reason)
-	}
-	return canonical.DigestOf(parts)
-}
-
-// SessionID identifies the session of a caller by its credential and by the name that the
-// client declared, or "default" if it declared none.
-func SessionID(c access.Caller, declared string) string {
-	if declared == "" {
-		declared = "default"
-	}
-	return c.DeviceID + "." + declared
-}
-
-// CheckClientName rejects a client-chosen name of a session or a run that has the form of a
-// ULID. The gateway reserves this form for its own runs and their sessions.
-func CheckClientName(what, name string) error {
-	if _, err := ulid.ParseStrict(name); err == nil {
-		return reason.Errorf(reason.InvalidInput, "%s %q has the form of a ULID, which is reserved for runs of the gateway", what, name).
-			WithRemedy("Choose another name for the %s, or omit it. To continue a run of the gateway, send it a message over RunStream.", what)
-	}
-	return nil
 }

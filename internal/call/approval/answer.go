@@ -31,15 +31,14 @@ const (
 // An answer that allows MUST be consumed in the transaction that records the decision, or released.
 // It MUST NOT be used for a call with another digest.
 type Answer struct {
-	kind           Kind
-	approvalID     string
-	proposalID     string
-	version        int64
-	subjectType    SubjectType
-	grant          Grant
-	votes          []Vote
-	callDigest     string
-	snapshotDigest string
+	kind        Kind
+	approvalID  string
+	proposalID  string
+	version     int64
+	subjectType SubjectType
+	grant       Grant
+	votes       []Vote
+	callDigest  string
 	// joins is the proposal that this answer was given for first, when its agent announced the
 	// call.
 	joins   string
@@ -99,17 +98,11 @@ func (a Answer) Grant() Grant {
 	return a.grant
 }
 
-// Version returns the version of the record or grant when it answered.
-func (a Answer) Version() int64 { return a.version }
-
 // Votes returns the votes of the answer, for evaluating policy again.
 func (a Answer) Votes() []Vote { return slices.Clone(a.votes) }
 
 // CallDigest returns the digest of the call that the answer is for; "" for NotNeeded.
 func (a Answer) CallDigest() string { return a.callDigest }
-
-// SnapshotDigest returns the policy snapshot in force when the record was created.
-func (a Answer) SnapshotDigest() string { return a.snapshotDigest }
 
 // Reason returns the code of the refusal; "" if the answer allows.
 func (a Answer) Reason() reason.Code { return a.code }
@@ -129,7 +122,7 @@ func (a Answer) Remedy() string {
 func answerOf(rec *Record) *Answer {
 	a := &Answer{
 		approvalID: rec.ID, version: rec.Version, subjectType: rec.SubjectType, votes: slices.Clone(rec.Votes),
-		callDigest: rec.CallDigest, snapshotDigest: rec.SnapshotDigest,
+		callDigest: rec.CallDigest,
 	}
 	switch rec.State {
 	case Allowed:
@@ -180,7 +173,7 @@ func (r *Record) what() string {
 func answerOfGrant(g Grant, ask Ask) Answer {
 	return Answer{
 		kind: ByGrant, approvalID: g.ApprovalID, proposalID: ask.Proposal.ID, version: g.Version, grant: g,
-		votes: slices.Clone(g.MintedBy), callDigest: ask.CallDigest, snapshotDigest: ask.SnapshotDigest,
+		votes: slices.Clone(g.MintedBy), callDigest: ask.CallDigest,
 	}
 }
 
@@ -188,8 +181,7 @@ func answerOfGrant(g Grant, ask Ask) Answer {
 func removedAnswer(rec *Record, why string) *Answer {
 	return &Answer{
 		kind: ByCancel, approvalID: rec.ID, version: rec.Version, callDigest: rec.CallDigest,
-		snapshotDigest: rec.SnapshotDigest, code: reason.Cancelled,
-		message: why,
+		code: reason.Cancelled, message: why,
 	}
 }
 

@@ -127,3 +127,6 @@ func voters(votes []Vote) []string {
 	}
 	return names
 }
+
+// Version returns the version of the record or grant when it answered.
+func (a Answer) Version() int64 { return a.version }

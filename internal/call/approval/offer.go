@@ -168,8 +168,7 @@ func compose(ctx context.Context, store Store, id string, ask *Ask, limits Limit
 	return rec, err
 }
 
-// describe adds to the prompt of a record the possible answers, and the comparison with earlier
-// calls.
+// describe adds to the prompt of a record the possible answers, and the earlier calls.
 func describe(ctx context.Context, store Store, limits Limits, rec *Record) error {
 	rec.Prompt.Scopes, rec.Prompt.ExactOnly = offers(*rec, limits), rec.ExactOnly
 	if !rec.AboutSession() && !rec.AboutGateway() {

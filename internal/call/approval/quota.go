@@ -67,10 +67,9 @@ func (q *quota) take(run runKey, now time.Time) error {
 
 // hasCapacity ensures that one more run can be remembered.
 func (q *quota) hasCapacity(now time.Time) bool {
-	if len(q.created) < maxRuns {
-		return true
+	if len(q.created) >= maxRuns {
+		forget(q.created, now)
 	}
-	forget(q.created, now)
 	return len(q.created) < maxRuns
 }
 
@@ -143,8 +142,7 @@ func (c *cooldown) remember(rec Record, effect string) {
 	c.asks[coolKey{rec.RequestedBy, rec.OnBehalfOf, effect}] = rec
 }
 
-// evict removes the entries whose cooldown is over. If none is over, it removes the oldest
-// entry.
+// evict removes the entries whose cooldown is over, or else the oldest entry.
 func (c *cooldown) evict(now time.Time) {
 	c.forget(now)
 	if len(c.asks) < maxCooled {

@@ -183,3 +183,50 @@ type Offer struct {
 	// including calls that needed no approval.
 	CoveredLately int64 `json:"covered_lately,omitempty"`
 }
+
+// Grant is a standing approval that the votes on a record created. It is listed, counted and
+// revoked separately.
+//
+// A grant MUST NOT cover more than the votes that created it, and MUST NOT be used after its end,
+// its last use or its revocation. Policy MUST judge each call with the votes of the grant again.
+type Grant struct {
+	// ID and ApprovalID are ULIDs.
+	ID         string `json:"grant_id"`
+	ApprovalID string `json:"approval_id"`
+	Scope      Scope  `json:"scope"`
+	Match      Match  `json:"match"`
+	// Tool and ToolDefinition (its digest) apply to every matcher; Subject to the matcher
+	// subject, CallDigest to exact.
+	Tool           string `json:"tool"`
+	ToolDefinition string `json:"tool_definition_digest"`
+	Subject        string `json:"subject"`
+	CallDigest     string `json:"call_digest"`
+	// Elsewhere is true for a grant of calls that other gateways run; it covers no others.
+	Elsewhere bool `json:"elsewhere,omitempty"`
+	// Principal and OnBehalfOf are the parties of the calls that it covers.
+	Principal  access.Principal `json:"principal"`
+	OnBehalfOf access.Principal `json:"on_behalf_of"`
+	// Covered describes in words the calls that it covers and their parties; "" for a grant of
+	// an earlier version.
+	Covered string `json:"covers,omitempty"`
+	// Session and Run identify the requesting call; Session applies to scope session.
+	Session  string `json:"session"`
+	Run      string `json:"run"`
+	MintedBy []Vote `json:"minted_by"`
+	// CreatedAt and the other times are in UTC.
+	CreatedAt    time.Time `json:"created_at"`
+	ExpiresAt    time.Time `json:"expires_at"`
+	RevokedAt    time.Time `json:"revoked_at,omitzero"`
+	RevokedBy    string    `json:"revoked_by"`
+	RevokeReason string    `json:"revoke_reason"`
+	// EndedAt and EndNote are set when it expired or its session ended.
+	EndedAt time.Time `json:"ended_at,omitzero"`
+	EndNote string    `json:"end_note"`
+	// Uses counts the calls that it allowed. MostUses is the maximum; 0 means unlimited within
+	// its lifetime.
+	Uses       int64     `json:"uses"`
+	MostUses   int64     `json:"most_uses,omitempty"`
+	LastUsedAt time.Time `json:"last_used_at,omitzero"`
+	// Version counts the changes of this grant, from 1.
+	Version int64 `json:"version"`
+}

@@ -26,8 +26,7 @@ type Records struct {
 	stopping <-chan struct{}
 }
 
-// settle passes a record that has become durable to the calls that wait for it, and to
-// watchers.
+// settle passes a record that has become durable to waiting calls and to watchers.
 func (r *Records) settle(rec Record) {
 	r.open.settle(rec)
 	r.feed.announce()
@@ -97,8 +96,7 @@ func (r *Records) expire(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// expireIn expires a record in a unit if its deadline has passed; otherwise the record is
-// empty.
+// expireIn expires a record in a unit if its deadline has passed; otherwise it is empty.
 func expireIn(tx Tx, id string, now time.Time) (Record, error) {
 	rec, err := tx.Record(id)
 	if errors.Is(err, ErrNotFound) {

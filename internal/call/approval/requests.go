@@ -218,8 +218,7 @@ func (q *Requests) wait(ctx context.Context, p place, observer func(*Record)) (*
 	}
 }
 
-// leave ends the wait of a call whose context ended. The last call that leaves withdraws the
-// record.
+// leave ends the wait of a call whose context ended. The last call withdraws the record.
 func (q *Requests) leave(ctx context.Context, p place) (*Answer, error) {
 	stopping := reason.Of(context.Cause(ctx)) == reason.ShuttingDown
 	rec, last := q.open.leave(p, !stopping)
@@ -233,8 +232,7 @@ func (q *Requests) leave(ctx context.Context, p place) (*Answer, error) {
 	return removedAnswer(&rec, left(ctx)), nil
 }
 
-// left returns the reason why a call stopped waiting: it was cancelled, or its caller
-// disconnected.
+// left returns why a call stopped waiting: it was cancelled, or its caller disconnected.
 func left(ctx context.Context) string {
 	var order *reason.Error
 	if errors.As(context.Cause(ctx), &order) && order.Code == reason.Cancelled {
@@ -243,8 +241,7 @@ func left(ctx context.Context) string {
 	return "the caller disconnected while the call waited for approval"
 }
 
-// withdraw cancels a record without waiters, unless it is answered first. It returns the
-// updated record.
+// withdraw cancels a record without waiters, unless it is answered first, and returns it.
 func (q *Requests) withdraw(ctx context.Context, rec Record, why string) Record {
 	ctx = context.WithoutCancel(ctx)
 	for {

@@ -64,8 +64,7 @@ var ErrNotFound = errors.New("approval: not found")
 // errLate means that a transition was tried after the record's deadline.
 var errLate = errors.New("approval: its time is up")
 
-// step is one transition: the expected state, the new one, and the events that are journaled
-// with it.
+// step is one transition: the expected state, the new one, and the events journaled with it.
 type step struct {
 	id string
 	// from and version are compared; "" and 0 create a record.
@@ -158,8 +157,7 @@ func apply(rec *Record, s step) {
 	}
 }
 
-// conflict is the error of a step that came too late. It states the record's state and the
-// actor that set it.
+// conflict is the error of a late step, with the record's state and the actor that set it.
 func conflict(rec Record) *reason.Error {
 	at := rec.ClosedAt
 	if at.IsZero() {

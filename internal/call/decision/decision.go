@@ -8,6 +8,7 @@ package decision
 import (
 	"cmp"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"palyra/internal/call/approval"
@@ -171,4 +172,21 @@ func denial(code reason.Code, message, remedy string) *reason.Error {
 		e = e.WithRemedy("%s", remedy)
 	}
 	return e
+}
+
+// Mint creates the permit for a call that Make allows, and returns nil for a denied call. The
+// caller must have made the decision durable before. For a tool without effects, it may instead
+// make the decision durable together with the outcome.
+func Mint(in *Input) *Permit {
+	if refuse(in) != nil {
+		return nil
+	}
+	return &Permit{
+		spent:          new(atomic.Bool),
+		proposalID:     in.ProposalID,
+		callDigest:     in.CallDigest,
+		factsDigest:    in.FactsDigest,
+		snapshotDigest: in.Verdict.SnapshotDigest(),
+		expires:        in.Now.Add(PermitLife),
+	}
 }

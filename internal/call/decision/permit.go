@@ -25,23 +25,6 @@ type Permit struct {
 	expires        time.Time
 }
 
-// Mint creates the permit for a call that Make allows, and returns nil for a denied call. The
-// caller must have made the decision durable before. For a tool without effects, it may instead
-// make the decision durable together with the outcome.
-func Mint(in *Input) *Permit {
-	if refuse(in) != nil {
-		return nil
-	}
-	return &Permit{
-		spent:          new(atomic.Bool),
-		proposalID:     in.ProposalID,
-		callDigest:     in.CallDigest,
-		factsDigest:    in.FactsDigest,
-		snapshotDigest: in.Verdict.SnapshotDigest(),
-		expires:        in.Now.Add(PermitLife),
-	}
-}
-
 // Presented identifies the call that dispatch is about to run.
 type Presented struct {
 	ProposalID string

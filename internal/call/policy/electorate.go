@@ -195,20 +195,8 @@ type tally struct {
 	votes map[voteKey]types.Value
 }
 
-// proofsUnder lists the proofs that a proof implies.
-func proofsUnder(paired, present bool) [][2]bool {
-	out := [][2]bool{{false, false}}
-	if paired {
-		out = append(out, [2]bool{true, false})
-	}
-	if present {
-		out = append(out, [2]bool{false, true})
-	}
-	if paired && present {
-		out = append(out, [2]bool{true, true})
-	}
-	return out
-}
+// proofs are the possible proofs of a vote: paired, present. A proof implies the lesser ones.
+var proofs = [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}}
 
 // facts counts users, never devices or sessions, and never two principals that one person could
 // vote for. A first approval only needs a voter other than the requester. Each role, and each
@@ -251,8 +239,9 @@ func (t *tally) listed(b ballot) []types.Value {
 	var out []types.Value
 	for _, role := range append([]access.Role{names.AnyRole}, b.roles...) {
 		for _, surface := range b.surfaces {
-			for _, proof := range proofsUnder(b.paired, b.present) {
-				if v, ok := t.votes[voteKey{role, surface, proof[0], proof[1]}]; ok {
+			for _, proof := range proofs {
+				v, ok := t.votes[voteKey{role, surface, proof[0], proof[1]}]
+				if ok && (b.paired || !proof[0]) && (b.present || !proof[1]) {
 					out = append(out, v)
 				}
 			}

@@ -171,8 +171,7 @@ func absoluteForbids(o outcome) []*compiled {
 	return out
 }
 
-// askCauses returns the policies that require an approval: the forbids that it lifts and the
-// permits that need it.
+// askCauses returns the forbids that an approval lifts, and the permits that need one.
 func askCauses(bare, best outcome) []*compiled {
 	causes := slices.Clone(best.determining)
 	for _, p := range bare.determining {

@@ -281,7 +281,7 @@ func newTally(roles []access.Role) *tally {
 	t := &tally{roles: roles, votes: make(map[voteKey]types.Value)}
 	for _, role := range append([]access.Role{names.AnyRole}, roles...) {
 		for _, surface := range surfaces {
-			for _, proof := range proofsUnder(true, true) {
+			for _, proof := range proofs {
 				t.votes[voteKey{role, surface, proof[0], proof[1]}] = types.NewRecord(types.RecordMap{
 					"role": types.String(role), "surface": types.String(surface),
 					"paired": types.Boolean(proof[0]), "present": types.Boolean(proof[1]),

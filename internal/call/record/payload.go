@@ -36,18 +36,6 @@ type Proposed struct {
 	Journal *attest.Journal `json:"journal,omitempty"`
 }
 
-// StoredArguments are the arguments of a call in the form in which events store them.
-type StoredArguments struct {
-	Arguments json.RawMessage `json:"arguments,omitempty"`
-	// ArgumentsBlob is set instead of Arguments if they are large.
-	ArgumentsBlob   string `json:"arguments_blob,omitempty"`
-	ArgumentsDigest string `json:"arguments_digest"`
-	// ArgumentsSalt is set if a value was redacted. ArgumentsDigest then covers the salt's text
-	// followed by the original arguments.
-	ArgumentsSalt string   `json:"arguments_salt,omitempty"`
-	Redactions    []string `json:"redactions,omitempty"`
-}
-
 // Edited is the payload of event.Edited: an edit of a waiting call.
 type Edited struct {
 	ProposalID string `json:"proposal_id"`

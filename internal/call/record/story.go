@@ -106,20 +106,6 @@ func reading(e *journal.Event, err error) error {
 	return fmt.Errorf("reading event %d of call %s: %w", e.Seq, e.Subject, err)
 }
 
-// Arguments returns the digest of the arguments of the decided call and its salt: of the
-// proposed arguments, or of the edited ones.
-func (s *Story) Arguments() (digest, salt string) {
-	for _, e := range s.Edits {
-		if s.Decided != nil && e.CallDigest == s.Decided.CallDigest {
-			digest, salt = e.ArgumentsDigest, e.ArgumentsSalt
-		}
-	}
-	if digest == "" && s.Proposed != nil {
-		return s.Proposed.ArgumentsDigest, s.Proposed.ArgumentsSalt
-	}
-	return digest, salt
-}
-
 // Gate returns the last ruling on the call's changes, or nil.
 func (s *Story) Gate() *Gated {
 	if len(s.Gates) == 0 {

@@ -91,8 +91,7 @@ func (b *Book) load(ctx context.Context, key Key, run string) error {
 	return nil
 }
 
-// remember restores a session from the store, unless it has ended; count then creates a new
-// one.
+// remember restores a session from the store, unless it has ended.
 func (b *Book) remember(key Key, past Past, found bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

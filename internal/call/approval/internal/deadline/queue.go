@@ -46,21 +46,3 @@ func (q *Queue) Remove(id string) {
 		delete(q.byID, id)
 	}
 }
-
-// Next returns the earliest deadline, or zero.
-func (q *Queue) Next() time.Time {
-	if len(q.queue) == 0 {
-		return time.Time{}
-	}
-	return q.queue[0].at
-}
-
-// Pop removes at most limit ids that are due.
-func (q *Queue) Pop(now time.Time, limit int) (ids []string) {
-	for len(q.queue) > 0 && len(ids) < limit && !now.Before(q.queue[0].at) {
-		id := q.queue[0].id
-		ids = append(ids, id)
-		q.Remove(id)
-	}
-	return ids
-}
