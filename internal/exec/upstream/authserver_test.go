@@ -35,6 +35,9 @@ type place struct {
 	shown      []string
 	registered []string
 	revoked    []string
+	// basic are the ids and secrets in the headers of requests at the token endpoint and the
+	// revocation endpoint.
+	basic []string
 
 	// Variations for tests:
 	metadata, resource func(map[string]any)
@@ -101,6 +104,9 @@ func (p *place) serve(w http.ResponseWriter, r *http.Request) {
 func (p *place) authorize(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if id, secret, ok := r.BasicAuth(); ok {
+		p.basic = append(p.basic, id+" "+secret)
+	}
 	switch r.URL.Path {
 	case "/.well-known/oauth-authorization-server":
 		about := map[string]any{

@@ -350,7 +350,8 @@ func TestIssuerSpellings(t *testing.T) {
 	}
 }
 
-// TestClients logs in with a client metadata document, and with a registered client.
+// TestClients logs in with a client metadata document, and with a registered client, whose secret
+// is in the header or in the body of each request.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	w := newLoginWorld(t)
@@ -358,6 +359,27 @@ func TestClients(t *testing.T) {
 	w.logIn(func(o *declared.OAuth) { o.ClientID = "https://gateway.example/client.json" })
 	if got := w.place.asked[0].Get("client_id"); got != "https://gateway.example/client.json" || len(w.place.registered) > 0 {
 		t.Errorf("the client is %q", got)
+	}
+	for _, method := range []string{"client_secret_basic", "client_secret_post"} {
+		w := newLoginWorld(t)
+		w.place.metadata = func(m map[string]any) { m["token_endpoint_auth_methods_supported"] = []string{method} }
+		must.Get(w.vault.Put(t.Context(), w.person, must.Get(vault.ParseRef("global/client"))(t), []byte("a secret+"), vault.Metadata{}))(t)
+		w.logIn(func(o *declared.OAuth) { o.ClientID, o.ClientSecret = "client:1", "global/client" })
+		w.at = w.at.Add(time.Hour)
+		w.works("there/hello", `{}`)
+		must.Do(t, w.logins.Logout(t.Context(), w.person, must.Get(w.Server("there"))(t)))
+		var sent []string
+		for _, q := range w.place.asked {
+			sent = append(sent, q.Get("grant_type")+" "+q.Get("client_id")+" "+q.Get("client_secret")+" "+q.Get("resource"))
+		}
+		client, basic := "client:1 a secret+", []string(nil)
+		if method == "client_secret_basic" {
+			client, basic = " ", []string{"client%3A1 a+secret%2B", "client%3A1 a+secret%2B", "client%3A1 a+secret%2B"}
+		}
+		want := []string{"authorization_code " + client + " " + w.place.url(), "refresh_token " + client + " " + w.place.url()}
+		if !slices.Equal(sent, want) || !slices.Equal(w.place.basic, basic) || len(w.place.revoked) != 1 || w.place.revoked[0] == "" {
+			t.Errorf("%s: sent %q and %q, want %q and %q; revoked %q", method, sent, w.place.basic, want, basic, w.place.revoked)
+		}
 	}
 }
 
