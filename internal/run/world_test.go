@@ -130,7 +130,7 @@ func (p *pipeline) Call(ctx context.Context, s toolcall.Submission, observe func
 	}
 	observe(toolcall.Event{Proposed: &toolcall.Proposed{ProposalID: id, CallID: s.CallID}})
 	w.draft(event.Proposed, record.Proposed{
-		ProposalID: id, CallID: s.CallID, Principal: s.Caller.Principal.String(), Tool: s.Tool, ArgumentsDigest: canonical.Digest(s.Input),
+		ProposalID: id, CallID: s.CallID, Principal: s.Caller.Principal.String(), Tool: s.Tool, StoredArguments: record.StoredArguments{ArgumentsDigest: canonical.Digest(s.Input)},
 	})
 	w.draft(event.Evaluated, map[string]string{"proposal_id": id})
 	d := decision.Record{ID: ulid.Make().String(), ProposalID: id, Allowed: true, At: time.Now().UTC()}

@@ -93,7 +93,7 @@ func says(r *engine.Runner, c guest.Call) string {
 	if err != nil {
 		return "refused: " + err.Error()
 	}
-	return string(report.Output)
+	return string(report.Stdout.Head)
 }
 
 // granting is a host that grants every request.
@@ -358,7 +358,7 @@ func (g *guests) lies() {
 		return func(g *guests) (bool, string) {
 			r, _ := g.open(g.badAs(way))
 			report, err := r.Run(context.Background(), g.call(nothing))
-			return err == nil && report.Fuel > 0, fmt.Sprintf("fuel %d, %v", report.Fuel, err)
+			return err == nil && report.Usage.Fuel > 0, fmt.Sprintf("fuel %d, %v", report.Usage.Fuel, err)
 		}
 	}
 	g.row("WASM-06 says that it used more fuel than there was", fuel("fuel"), fuel("honest"))
