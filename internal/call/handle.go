@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -211,8 +212,5 @@ func (s pastSessions) NewestSession(ctx context.Context, k session.Key) (session
 // SessionID identifies the session of a caller by its credential and by the name that the
 // client declared, or "default" if it declared none.
 func SessionID(c access.Caller, declared string) string {
-	if declared == "" {
-		declared = "default"
-	}
-	return c.DeviceID + "." + declared
+	return c.DeviceID + "." + cmp.Or(declared, "default")
 }

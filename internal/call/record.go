@@ -20,7 +20,11 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 	if known.Code == reason.JournalUnavailable {
 		return cause
 	}
-	if err := c.draftRefused(known); err != nil {
+	err := c.drafts.draftRedacted(event.Refused, record.Refused{ // its message may quote the input
+		ProposalID: c.ids.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: text.Clip(c.sub.Tool, longestName),
+		Reason: known.Code, Message: known.Message, Remedy: known.NextStep(), GatewaySession: c.sessionID(),
+	})
+	if err != nil {
 		return err
 	}
 	if err := c.drafts.flush(ctx); err != nil {
@@ -52,14 +56,6 @@ func (s *scope) because(ctx context.Context, err error) *reason.Error {
 			slog.String("tool", text.Clip(s.sub.Tool, longestName)), slog.String("error", err.Error()))
 	}
 	return reason.Fault(err)
-}
-
-// draftRefused drafts the refusal, redacted because its message may quote the input.
-func (c *call) draftRefused(why *reason.Error) error {
-	return c.drafts.draftRedacted(event.Refused, record.Refused{
-		ProposalID: c.ids.ID, CallID: c.sub.CallID, Principal: c.sub.Caller.Principal.String(), Tool: text.Clip(c.sub.Tool, longestName),
-		Reason: why.Code, Message: why.Message, Remedy: why.NextStep(), GatewaySession: c.sessionID(),
-	})
 }
 
 // drafts are the events of a call that are not durable yet. The next durable write of the call

@@ -31,6 +31,10 @@ func (q *Requests) Consume(ctx context.Context, a Answer, extra ...event.Draft) 
 }
 
 func (q *Requests) consumeRecord(ctx context.Context, a Answer, extra []event.Draft) error {
+	note := "used by one call"
+	if GatewayTool(a.subjectType) != "" {
+		note = "used by one change"
+	}
 	var after Record
 	err := update(ctx, q.store, func(tx Tx) error {
 		if err := thawedFor(tx, a.subjectType); err != nil {
@@ -39,7 +43,7 @@ func (q *Requests) consumeRecord(ctx context.Context, a Answer, extra []event.Dr
 		var err error
 		after, err = transition(tx, step{
 			id: a.approvalID, from: Allowed, version: a.version, to: Consumed, at: q.records.now(),
-			actor: daemon, note: usedBy(a.subjectType), events: stateEvents(event.Consumed, Allowed),
+			actor: daemon, note: note, events: stateEvents(event.Consumed, Allowed),
 		})
 		if err != nil {
 			return err
@@ -58,13 +62,6 @@ func (q *Requests) consumeRecord(ctx context.Context, a Answer, extra []event.Dr
 	}
 	q.records.settle(after)
 	return nil
-}
-
-func usedBy(t SubjectType) string {
-	if GatewayTool(t) != "" {
-		return "used by one change"
-	}
-	return "used by one call"
 }
 
 // lost maps the conflict error of a use to the reason code for the state of the record.

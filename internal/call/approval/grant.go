@@ -13,14 +13,12 @@ func (g Grant) Live(at time.Time) bool { return g.stands(at) && !g.usedUp() }
 
 // stands reports whether g is valid: not revoked, ended or expired. The call that made the last use
 // of g may proceed while g is valid.
-func (g Grant) stands(at time.Time) bool { return !g.closed() && at.Before(g.ExpiresAt) }
+func (g Grant) stands(at time.Time) bool { return g.Open() && at.Before(g.ExpiresAt) }
 
 func (g Grant) usedUp() bool { return g.MostUses > 0 && g.Uses >= g.MostUses }
 
 // Open reports whether g was neither revoked nor ended.
-func (g Grant) Open() bool { return !g.closed() }
-
-func (g Grant) closed() bool { return !g.RevokedAt.IsZero() || !g.EndedAt.IsZero() }
+func (g Grant) Open() bool { return g.RevokedAt.IsZero() && g.EndedAt.IsZero() }
 
 // GrantQuery describes the call for which grants are searched.
 type GrantQuery struct {
@@ -122,11 +120,7 @@ func (b *grantBook) remove(id string) {
 
 // ends returns the time at which a grant expires; activity in its session may extend it.
 func (b *grantBook) ends(g Grant) time.Time {
-	if g.Scope != Session {
-		return g.ExpiresAt
-	}
-	idle := b.seen[g.Session].Add(b.idle)
-	if idle.Before(g.ExpiresAt) {
+	if idle := b.seen[g.Session].Add(b.idle); g.Scope == Session && idle.Before(g.ExpiresAt) {
 		return idle
 	}
 	return g.ExpiresAt

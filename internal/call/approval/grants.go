@@ -31,7 +31,7 @@ func (s *Grants) keep(g Grant) {
 	defer s.mu.Unlock()
 	_, minting := s.book.minting[g.ID]
 	switch _, known := s.book.byID[g.ID]; {
-	case g.closed():
+	case !g.Open():
 		s.book.remove(g.ID)
 		s.due.Remove(g.ID)
 		if minting {

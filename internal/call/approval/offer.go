@@ -111,8 +111,8 @@ func (r *Record) covers(m Match) string {
 // session that the gateway named after a run is described as that run. A session named by a
 // client is quoted, since only the client defines its use.
 func (r *Record) byWhom(scope Scope) string {
-	session := r.Session[strings.IndexByte(r.Session, '.')+1:] // without the device
-	if scope == Session && session == r.Run && isOfGateway(session) {
+	session := r.Session[strings.IndexByte(r.Session, '.')+1:]                                           // without the device
+	if _, notULID := ulid.ParseStrict(session); scope == Session && session == r.Run && notULID == nil { // no client may use a ULID
 		return "by this run alone"
 	}
 	who := r.RequestedBy.String()
@@ -125,22 +125,12 @@ func (r *Record) byWhom(scope Scope) string {
 	return "by all runs and calls of " + who
 }
 
-// isOfGateway reports whether a run's name was assigned by the gateway: a ULID, which clients
-// may not use as a name.
-func isOfGateway(name string) bool {
-	_, err := ulid.ParseStrict(name)
-	return err == nil
-}
-
 // inWords formats a duration in whole days, hours or minutes: "7 days", "8 h".
 func inWords(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
 	case d >= day && d%day == 0:
-		if d == day {
-			return "1 day"
-		}
-		return fmt.Sprintf("%d days", d/day)
+		return text.Plural(d/day, "day")
 	case d%time.Hour == 0:
 		return fmt.Sprintf("%d h", d/time.Hour)
 	}
@@ -157,15 +147,6 @@ func (m Match) width() int {
 	default:
 		return 2
 	}
-}
-
-// compose creates the record of an ask, with the earlier calls and the offers in its prompt.
-func compose(ctx context.Context, store Store, id string, ask *Ask, limits Limits, at time.Time) (Record, error) {
-	rec, err := ask.record(id, at)
-	if err == nil {
-		err = describe(ctx, store, limits, &rec)
-	}
-	return rec, err
 }
 
 // describe adds to the prompt of a record the possible answers, and the earlier calls.

@@ -141,7 +141,10 @@ func errStopping() error {
 // create stores the record of a reserved request.
 func (q *Requests) create(ctx context.Context, p place, ask *Ask) error {
 	defer close(p.entry.ready)
-	rec, err := compose(ctx, q.store, p.entry.id, ask, q.limits, q.records.now())
+	rec, err := ask.record(p.entry.id, q.records.now())
+	if err == nil {
+		err = describe(ctx, q.store, q.limits, &rec)
+	}
 	if err == nil {
 		err = update(ctx, q.store, func(tx Tx) error {
 			if err := thawedFor(tx, rec.SubjectType); err != nil {

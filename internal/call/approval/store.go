@@ -149,7 +149,7 @@ type GrantFilter struct {
 // Admits reports whether f selects g, ignoring the page.
 func (f GrantFilter) Admits(g Grant) bool {
 	return (f.Principal.IsZero() || f.Principal == g.Principal || f.Principal == g.OnBehalfOf) &&
-		(f.Session == "" || f.Session == g.Session) && (!f.Open || !g.closed())
+		(f.Session == "" || f.Session == g.Session) && (!f.Open || g.Open())
 }
 
 func admits[T comparable](list []T, v T) bool {

@@ -187,7 +187,7 @@ func changeGrant(tx Tx, id string, change func(*Grant), events func(Grant) ([]ev
 	if err != nil {
 		return g, notFound(err, "grant", id)
 	}
-	if g.closed() {
+	if !g.Open() {
 		return g, grantClosed(g)
 	}
 	version := g.Version

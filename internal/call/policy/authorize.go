@@ -129,12 +129,10 @@ func (r AccessRequest) secret(dir *entities.Directory) types.RecordMap {
 
 // resourceAttributes returns the name attribute of named resources, as the schema requires.
 func resourceAttributes(t types.EntityType, name string) types.RecordMap {
-	switch t {
-	case names.TypePolicy, names.TypeGateway:
+	if t == names.TypePolicy || t == names.TypeGateway {
 		return nil
-	default:
-		return types.RecordMap{"name": types.String(name)}
 	}
+	return types.RecordMap{"name": types.String(name)}
 }
 
 // authorizeToken decides for a caller with an API token. The permission must be within the
@@ -241,7 +239,11 @@ func (g *SkillGate) Remedy() string {
 	if g.Allowed {
 		return ""
 	}
-	for _, d := range g.Determining {
+	return firstRemedy(g.Determining)
+}
+
+func firstRemedy(list []Determining) string {
+	for _, d := range list {
 		if d.Remedy != "" {
 			return d.Remedy
 		}

@@ -75,7 +75,9 @@ func (c *call) evaluate(grants []Grant) Verdict {
 	if v, done := settled(bare); done {
 		return v
 	}
-	if absolute := absoluteForbids(bare); len(absolute) > 0 {
+	// Grants and votes do not lift the forbids that do not read the approval.
+	absolute := slices.DeleteFunc(slices.Clone(bare.determining), func(p *compiled) bool { return p.Permits() || p.approval })
+	if len(absolute) > 0 {
 		return denial(absolute)
 	}
 	for _, g := range grants {
@@ -149,26 +151,8 @@ const openNetwork = "The operator set process_runner.egress_enforcement_mode = \
 
 // denial is a denial by policies, with the first remedy among them.
 func denial(by []*compiled) Verdict {
-	v := Verdict{code: reason.PolicyDenied, determining: describe(by)}
-	for _, p := range by {
-		if p.Notes.Remedy != "" {
-			v.remedy = p.Notes.Remedy
-			break
-		}
-	}
-	return v
-}
-
-// absoluteForbids returns the forbids of an outcome that do not read the approval: grants and
-// votes do not lift them.
-func absoluteForbids(o outcome) []*compiled {
-	var out []*compiled
-	for _, p := range o.determining {
-		if !p.Permits() && !p.approval {
-			out = append(out, p)
-		}
-	}
-	return out
+	described := describe(by)
+	return Verdict{code: reason.PolicyDenied, determining: described, remedy: firstRemedy(described)}
 }
 
 // askCauses returns the forbids that an approval lifts, and the permits that need one.

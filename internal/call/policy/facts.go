@@ -140,7 +140,7 @@ var facts = [...]Fact{
 	{"egress.mode", "String", egressModes, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressMode }, "the enforcement; `none` is the network of the host, also for calls that others run; `\"\"` for calls that start no program and fetch nothing"},
 	{"egress.hosts", "Set<String>", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.EgressHosts }, "canonical rules with their ports, such as `github.com:443` and `*.example.org:443`; empty for a program that runs offline"},
 	{"egress.secrets", "Set<String>", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Secrets }, "names of the secrets that the call may use without seeing them, and of secrets that its program would get"},
-	{"exec", "ExecFacts?", nil, bound, inAll, ofPlan, ByNobody, execOf, "the resolved program"},
+	{"exec", "ExecFacts?", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return recordIf(r.Facts.Exec != nil, (*execFacts)(r.Facts.Exec)) }, "the resolved program"},
 	{"exec.basename", "String", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Basename }, "the base name after links: `python3.12`, not `python`"},
 	{"exec.path", "String", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.Path }, "the absolute path, symbolic links resolved"},
 	{"exec.sha256", "String", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Exec.SHA256 }, "the digest of its content"},
@@ -155,7 +155,7 @@ var facts = [...]Fact{
 	{"exec.arg2", "String?", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Arg2 }, "the argument after `arg1`, if it is not an option"},
 	{"exec.env", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Env }, "names of variables of the call that are not on the list of harmless variables; `?` if a shell line may set others"},
 	{"exec.starts", "Set<String>", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Exec.Starts }, "commands in the arguments that the program starts: `pytest` in `uv run pytest`, named as in `shell.commands`; `?` if one is uncertain"},
-	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return uncached(r.Facts.Shell != nil) }, "the gateway's analysis of a shell line"},
+	{"shell", "ShellFacts?", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return recordIf(r.Facts.Shell != nil, always{}) }, "the gateway's analysis of a shell line"},
 	{"shell.dialect", "String", shellDialects, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Dialect }, "the language of the line"},
 	{"shell.claimed", "Bool", nil, bound, inAll, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.Shell.Claimed }, "another program runs the line, and only reports it"},
 	{"shell.parsed", "Bool", nil, bound, inAll, ofPlan, ByArgument, func(r *Request) any { return &r.Facts.Shell.Parsed }, "the line could be parsed"},
@@ -188,7 +188,7 @@ var facts = [...]Fact{
 	{"exit_code", "Long", nil, bound, inCommit, ofCommit, ByNobody, func(r *Request) any { return &r.Commit.ExitCode }, "the exit code of the program; -1 if it was stopped"},
 	{"path_folded", "String?", nil, bound, inCall, ofPlan, ByArgument, func(r *Request) any { return foldedPath(&r.Facts) }, "`path` in the canonical spelling of all names of the same file on file systems that fold case or normalize names: Unicode full case folding, NFC, without invisible characters; present if `path` is. `SECRETS/.ENV` is `secrets/.env`"},
 	{"hard_links", "Long", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.HardLinks }, "the number of names of the file: 1 for an ordinary one; 0 for a directory, a file that does not exist yet, a call about several files, and on Windows"},
-	{"external", "ExternalFacts?", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return uncached(r.Facts.External != nil) }, "a call that an agent runs itself ([hooks](../hooks.md)), as reported by the agent; absent for any other"},
+	{"external", "ExternalFacts?", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return recordIf(r.Facts.External != nil, always{}) }, "a call that an agent runs itself ([hooks](../hooks.md)), as reported by the agent; absent for any other"},
 	{"external.agent", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.Agent }, "the agent: `claude-code`, `codex`, `generic`"},
 	{"external.act", "String", texts(tool.Acts), bound, inCall, ofPlan, ByNobody, func(r *Request) any { return (*string)(&r.Facts.External.Act) }, "the act of the tool, in one word for all agents"},
 	{"external.permission_mode", "String", nil, bound, inCall, ofPlan, ByNobody, func(r *Request) any { return &r.Facts.External.PermissionMode }, "the agent's own mode, such as `bypassPermissions`; `\"\"` if it reports none"},
@@ -215,19 +215,12 @@ func (r *Request) injection() *tool.Injection {
 // Brought reports whether the fact comes with a call, so that planning does not determine it.
 func (f *Fact) Brought() bool { return f.origin == ofCall || f.origin == ofCaller }
 
-func execOf(r *Request) any {
-	if r.Facts.Exec == nil {
-		return nil
-	}
-	return (*execFacts)(r.Facts.Exec)
-}
-
-// uncached returns a present record that rarely repeats, such as the one of a shell line.
-func uncached(present bool) any {
+// recordIf returns a record that a request has, or nil.
+func recordIf(present bool, r record) any {
 	if !present {
 		return nil
 	}
-	return always{}
+	return r
 }
 
 // texts returns the elements of some lists as texts.

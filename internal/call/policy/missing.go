@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/cedar-policy/cedar-go/types"
 
@@ -152,7 +151,10 @@ func (c *call) missing(cast []ballot, voters *electorate) (string, *Wanted) {
 	if !c.under(c.facts(append(slices.Clone(cast), voters.ballots...), false)).allowed {
 		return c.lacking(voters).text, nil
 	}
-	cast = refreshed(cast)
+	cast = slices.Clone(cast)
+	for i := range cast {
+		cast[i].age = 0 // as if it were cast now
+	}
 	if c.under(c.facts(cast, false)).allowed {
 		return "a new vote: the existing votes are too old, or belong to a grant", nil
 	}
@@ -160,15 +162,6 @@ func (c *call) missing(cast []ballot, voters *electorate) (string, *Wanted) {
 		return w.String(), w
 	}
 	return "an approval by others or in another way; see the policies named", nil
-}
-
-// refreshed returns the ballots as if they were cast now.
-func refreshed(cast []ballot) []ballot {
-	out := slices.Clone(cast)
-	for i := range out {
-		out[i].age = time.Duration(0)
-	}
-	return out
 }
 
 // Wanted is the smallest set of further approvers that would allow a call.

@@ -160,7 +160,8 @@ func (b *Book) enter(caller access.Caller, key Key, run string) (*Call, error) {
 	}
 	now := b.now()
 	if s == nil || s.idle(now, b.idle) {
-		s = &session{row: newRow(caller, key, now)}
+		id := ulid.MustNew(ulid.Timestamp(now), rand.Reader)
+		s = &session{row: Row{ID: id.String(), Key: key, OnBehalfOf: caller.OnBehalfOf, StartedAt: now.UTC().Truncate(time.Microsecond)}}
 		b.sessions[key] = s
 	}
 	b.underWay[key.Principal]++
@@ -173,11 +174,6 @@ func (b *Book) enter(caller access.Caller, key Key, run string) (*Call, error) {
 		c.ofRun, c.run, c.number = true, run, r.made
 	}
 	return c, nil
-}
-
-func newRow(caller access.Caller, key Key, now time.Time) Row {
-	id := ulid.MustNew(ulid.Timestamp(now), rand.Reader)
-	return Row{ID: id.String(), Key: key, OnBehalfOf: caller.OnBehalfOf, StartedAt: now.UTC().Truncate(time.Microsecond)}
 }
 
 // leave removes a call from the counts of calls under way.

@@ -137,11 +137,10 @@ func (e Effects) Sent(with Traffic) int64 {
 
 // withName adds a name to a sorted list without duplicates.
 func withName(list []string, name string) []string {
-	i, known := slices.BinarySearch(list, name)
-	if known {
-		return list
+	if i, known := slices.BinarySearch(list, name); !known {
+		list = slices.Insert(list, i, name)
 	}
-	return slices.Insert(list, i, name)
+	return list
 }
 
 // Call is a call that is counted in its session.

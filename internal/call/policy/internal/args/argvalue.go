@@ -46,51 +46,40 @@ type argReader struct {
 // object from JSON Pointer to value, or "" if everything was declared. The arguments are
 // complete if they have all members that the type requires.
 func Values(t *Type, args []byte) (values types.Record, rest types.String, complete bool, err error) {
-	value, rest, complete, err := read(t, args, true)
-	if err != nil {
-		return types.Record{}, "", false, err
-	}
-	record, ok := value.(types.Record)
-	if !ok {
-		return types.Record{}, "", false, errors.New("arguments are not an object")
-	}
-	return record, rest, complete, nil
+	return read(t, args, true)
 }
 
 // Check is Values without context.args, which most policies do not read.
 func Check(t *Type, args []byte) (rest types.String, complete bool, err error) {
-	if t.Kind != KindRecord {
-		_, rest, complete, err = Values(t, args)
-		return rest, complete, err
-	}
 	_, rest, complete, err = read(t, args, false)
 	return rest, complete, err
 }
 
-func read(t *Type, args []byte, values bool) (value types.Value, rest types.String, complete bool, err error) {
+func read(t *Type, args []byte, values bool) (object types.Record, rest types.String, complete bool, err error) {
 	if len(args) == 0 {
 		args = []byte("{}")
 	}
 	// A decoder reads a bytes.Buffer in place.
 	r := &argReader{dec: jsontext.NewDecoder(bytes.NewBuffer(args)), values: values}
-	if value, err = r.read(t, nil); err != nil {
-		return nil, "", false, err
+	value, err := r.read(t, nil)
+	if err != nil {
+		return object, "", false, err
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, "", false, errors.New("arguments: text after the object")
+		return object, "", false, errors.New("arguments: text after the object")
 	}
-	if rest, err = r.restText(); err != nil {
-		return nil, "", false, err
+	if len(r.rest) > 0 {
+		text, err := canonical.Marshal(r.rest)
+		if err != nil {
+			return object, "", false, err
+		}
+		rest = types.String(text)
 	}
-	return value, rest, !r.incomplete, nil
-}
-
-func (r *argReader) restText() (types.String, error) {
-	if len(r.rest) == 0 {
-		return "", nil
+	object, built := value.(types.Record)
+	if t.Kind != KindRecord || values && !built {
+		return object, "", false, errors.New("arguments are not an object")
 	}
-	text, err := canonical.Marshal(r.rest)
-	return types.String(text), err
+	return object, rest, !r.incomplete, nil
 }
 
 func (r *argReader) read(t *Type, at *pointer) (types.Value, error) {
@@ -100,7 +89,8 @@ func (r *argReader) read(t *Type, at *pointer) (types.Value, error) {
 	case KindSet:
 		return r.set(t, at)
 	case KindOpaque:
-		return r.opaque(at)
+		value, err := r.value(at)
+		return types.String(value), err
 	default:
 		return r.scalar(t.Kind, at)
 	}
@@ -136,11 +126,6 @@ func longValue(text string, at *pointer) (types.Value, error) {
 		return nil, argError(at, errors.New("the integer does not fit 64 bits"))
 	}
 	return types.Long(int64(f)), nil
-}
-
-func (r *argReader) opaque(at *pointer) (types.Value, error) {
-	value, err := r.value(at)
-	return types.String(value), err
 }
 
 // value reads one JSON value in canonical form.
