@@ -12,8 +12,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// resolve finds the answer that the verdict needs. No approval is requested for a call without
-// remaining budget.
+// resolve finds the answer that the verdict needs, unless the call has no budget left.
 func (s *settlement) resolve(ctx context.Context) error {
 	switch {
 	case s.budget.Used > s.budget.Limit, s.verdict.Effect() == policy.Deny:

@@ -49,8 +49,7 @@ func (s *settlement) refusedBy(one *settlement) {
 	}
 }
 
-// secretsHold judges the secrets again: facts may have changed while an early one waited for
-// the others.
+// secretsHold judges the secrets again: facts may have changed while the others waited.
 func (s *settlement) secretsHold(ctx context.Context) error {
 	for _, one := range s.secrets {
 		settled, err := one.settleNow(ctx)

@@ -96,8 +96,7 @@ func (c *call) draftProposed(p *proposed) error {
 	})
 }
 
-// storeArguments returns the arguments of a proposal in their stored form. A blob is added to the
-// next durable write.
+// storeArguments returns the stored form of arguments; a blob joins the next durable write.
 func (d *drafts) storeArguments(p *tool.Proposal) (record.StoredArguments, error) {
 	arguments, redactions, err := tool.Redact(p.Input, p.Tool.SecretPaths)
 	if err != nil {
@@ -105,8 +104,7 @@ func (d *drafts) storeArguments(p *tool.Proposal) (record.StoredArguments, error
 	}
 	s := record.StoredArguments{ArgumentsDigest: canonical.Digest(p.Input), Redactions: redactions}
 	if len(redactions) > 0 {
-		// Together with the other arguments, an unsalted digest would confirm guesses of the
-		// secret.
+		// Together with the other arguments, an unsalted digest would confirm a guessed secret.
 		s.ArgumentsSalt = rand.Text()
 		s.ArgumentsDigest = canonical.Digest(append([]byte(s.ArgumentsSalt), p.Input...))
 	}

@@ -21,8 +21,7 @@ import (
 type question struct {
 	*scope
 	proposed *proposed
-	// ofCall is the question about the call whose changes or secret this one is about, nil for a
-	// call.
+	// ofCall is the question about the call, if this one is about its changes or a secret.
 	ofCall   *question
 	proposal tool.Proposal
 	plan     tool.Plan
@@ -36,8 +35,7 @@ type question struct {
 	// edited and edits describe how people changed the call; both are nil for an unedited call.
 	edited *tool.Edited
 	edits  []approval.Edit
-	// subjectType and subjectID identify the subject of the approval; both are "" for the call
-	// itself.
+	// subjectType and subjectID are the subject of the approval, "" for the call itself.
 	subjectType approval.SubjectType
 	subjectID   string
 }

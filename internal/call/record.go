@@ -36,8 +36,7 @@ func (c *call) refuse(ctx context.Context, cause error) error {
 	return cause
 }
 
-// longestName is the maximum length, in bytes, of a journaled tool name: a caller may send a name
-// of any length.
+// longestName bounds a journaled tool name, in bytes: a caller may send one of any length.
 const longestName = 192
 
 // because returns the reason of an error, for the record and the caller. An error without a reason
@@ -58,8 +57,7 @@ func (s *scope) because(ctx context.Context, err error) *reason.Error {
 	return reason.Fault(err)
 }
 
-// drafts are the events of a call that are not durable yet. The next durable write of the call
-// contains them.
+// drafts are the events of a call that are not durable yet, for its next durable write.
 type drafts struct {
 	ledger Ledger
 	// of is the proposal that the events belong to.

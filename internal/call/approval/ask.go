@@ -29,8 +29,7 @@ type Ask struct {
 	// Request is the policy request that the Judge evaluates again.
 	Request json.RawMessage
 	Prompt  Prompt
-	// Edits are the earlier edits of the call. Changed lists the differences from the proposed
-	// call.
+	// Edits are the earlier edits; Changed lists the differences from the proposed call.
 	Edits   []Edit
 	Changed []tool.Difference
 	// SubjectType defaults to tool. SubjectID defaults to the plan's subject, or else to the
@@ -69,8 +68,7 @@ const CommitSubject = "commit:"
 // SessionSubject begins the SubjectID of an ask to extend a session; the session follows.
 const SessionSubject = "session:"
 
-// SessionTool is the tool in the binding of an ask about a session. It is reserved: tools
-// cannot have this name.
+// SessionTool is the reserved name of the tool in the binding of an ask about a session.
 const SessionTool = "session.extend"
 
 // AboutSession reports whether r is about a session instead of a call.
@@ -84,8 +82,7 @@ const (
 	PairingTool = "device.pair"
 )
 
-// GatewayTool is the name in the binding of an ask about the gateway; "" for every other
-// subject type.
+// GatewayTool is the name in the binding of an ask about the gateway; "" for other types.
 func GatewayTool(t SubjectType) string {
 	switch t {
 	case SubjectGatewayChange:

@@ -67,8 +67,7 @@ func (r *Records) expireNow(ctx context.Context, id string) error {
 	return conflict(rec)
 }
 
-// expire expires, in one unit, the records whose deadlines have passed. Records that were
-// settled meanwhile are skipped.
+// expire expires the overdue records in one unit, without those that were settled meanwhile.
 func (r *Records) expire(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil

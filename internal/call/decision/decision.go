@@ -86,8 +86,7 @@ type Record struct {
 	At             time.Time            `json:"at"`
 }
 
-// Make decides a call. Rules are applied, and explained, in this order: budget, policy,
-// approval.
+// Make decides a call. Rules are applied, and explained, in the order budget, policy, approval.
 func Make(in *Input) Record {
 	r := Record{
 		ID:             in.DecisionID,

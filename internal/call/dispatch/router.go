@@ -32,8 +32,7 @@ type Router struct {
 	brake    brake
 }
 
-// Plan determines the effects of the call and fills the binding fields that are common to all
-// tools.
+// Plan determines the effects of the call and fills the common fields of its binding.
 func (r *Router) Plan(ctx context.Context, p tool.Proposal) (plan tool.Plan, err error) {
 	e, err := r.find(p.Tool.Name)
 	if err != nil {
@@ -174,8 +173,7 @@ func (c *Catalog) unknown(name string) error {
 	return e
 }
 
-// Digest returns the digest of a tool's definition, which policies can pin; "" for an unknown
-// tool.
+// Digest returns the digest of a tool's definition, which policies can pin; "" if unknown.
 func (c *Catalog) Digest(name string) string {
 	if e := c.tools.Load().byName[name]; e != nil {
 		return e.digest

@@ -21,8 +21,7 @@ import (
 // of a decision, so only the attributes that the candidates read are built.
 type attributes uint64
 
-// contextFact is an attribute of the context: a row of the table, with the rows of its parts if
-// it is a record.
+// contextFact is an attribute of the context: a row of the table, with the rows of its parts.
 type contextFact struct {
 	*Fact
 	parts []part

@@ -29,8 +29,7 @@ type ApprovalResource struct {
 type AccessRequest struct {
 	Caller     access.Caller
 	Permission access.Permission
-	// Approval is the resource of approval.* permissions; nil means approvals
-	// in general.
+	// Approval is the resource of approval.* permissions; nil means approvals in general.
 	Approval *ApprovalResource
 	// Resource names the resource of permissions that have one, such as a secret
 	// ("user:ann/smtp") or a workspace; "" means the gateway as a whole.

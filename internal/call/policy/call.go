@@ -24,8 +24,7 @@ type evaluator struct {
 	records memo
 }
 
-// call is one proposal, which its evaluator has prepared, ready to be evaluated under several
-// approvals.
+// call is one proposal, prepared for its evaluation under several approvals.
 type call struct {
 	*evaluator
 	request *Request

@@ -167,8 +167,7 @@ func (v *voting) ballots(a Approval, requester access.Principal) []ballot {
 // that exist.
 const never = 1<<31 - 1
 
-// ballot is one counted vote, possibly a hypothetical one from several
-// surfaces at once.
+// ballot is one counted vote, possibly a hypothetical one from several surfaces at once.
 type ballot struct {
 	user     access.Principal
 	roles    []access.Role

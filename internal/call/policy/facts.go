@@ -6,8 +6,7 @@ import (
 	"palyra/internal/core/tool"
 )
 
-// factKind defines how a fact of the context is treated between a decision and the run of its
-// call.
+// factKind defines how a fact is treated between a decision and the run of its call.
 type factKind uint8
 
 const (

@@ -149,8 +149,7 @@ func (f *Fact) isPresent(r *Request) bool {
 	return false
 }
 
-// find returns the candidates for a request whose entities have the given
-// keys.
+// find returns the candidates for a request whose entities have the given keys.
 func (x *index) find(actions, resources, principals []types.EntityUID) candidates {
 	found := make([]int, 0, 32)
 	for _, a := range actions {

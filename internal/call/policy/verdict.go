@@ -112,8 +112,7 @@ func (v Verdict) PolicyVersion() string { return v.version }
 // It is 0 for other verdicts, and if no policy sets one; the default of the desk then applies.
 func (v Verdict) Timeout() time.Duration { return v.timeout }
 
-// Severity returns the highest @severity of the policies that caused an ask,
-// "" for other verdicts.
+// Severity returns the highest @severity of the causes of an ask, "" for other verdicts.
 func (v Verdict) Severity() string { return v.severity }
 
 // AskReason returns the questions for the requester (@ask_reason) of the policies that caused

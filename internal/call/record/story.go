@@ -27,11 +27,9 @@ type Story struct {
 	// Steps are all events, in order.
 	Steps    []Step
 	Proposed *Proposed
-	// Edits are the edited versions of the call, oldest first. The approved version has the
-	// call digest of Decided.
+	// Edits are the edited versions, oldest first; Decided has the digest of the approved one.
 	Edits []*Edited
-	// Evaluations are the policy evaluations, oldest first, including those about the call's
-	// changes.
+	// Evaluations are the policy evaluations, oldest first, also those about the changes.
 	Evaluations []*Evaluated
 	Decided     *decision.Record
 	// Gates are the rulings on the call's changes, oldest first.
@@ -39,8 +37,7 @@ type Story struct {
 	// AtGate is true for a call whose changes have no ruling yet.
 	AtGate  bool
 	Refused *Refused
-	// Attested and Ambiguous are the end of the call. AttestedSeq is the sequence number of the
-	// event.
+	// Attested and Ambiguous are the end of the call, AttestedSeq is the number of its event.
 	Attested    *Attested
 	AttestedSeq int64
 	Ambiguous   *Ambiguous

@@ -14,11 +14,9 @@ import (
 )
 
 const (
-	// mostRemembered bounds the sessions, and the runs, in memory; others are counted again
-	// from the store.
+	// mostRemembered bounds the sessions, and the runs, in memory; the store has the others.
 	mostRemembered = 10_000
-	// mostUnderWay bounds the calls of one principal that have not ended, including waiting
-	// calls.
+	// mostUnderWay bounds the calls of one principal under way, including waiting ones.
 	mostUnderWay = 256
 )
 
@@ -127,8 +125,7 @@ func makeRoom[K comparable, V any](counted map[K]V, isIdle func(V) bool) {
 	}
 }
 
-// count counts one call in its session. It returns nil without an error if the session was
-// removed since load.
+// count counts a call in its session. It returns nil if the session was removed since load.
 func (b *Book) count(caller access.Caller, key Key, run string) (*Call, error) {
 	c, err := b.enter(caller, key, run)
 	if c == nil || err != nil {

@@ -161,8 +161,7 @@ type Call struct {
 // Session is the id of the call's session.
 func (c *Call) Session() string { return c.s.row.ID }
 
-// Member returns the row that adds the call to its session. The caller stores it, and then
-// calls Stored.
+// Member returns the row that adds the call to its session. Call Stored once it is stored.
 func (c *Call) Member(proposal string) Member {
 	m := Member{Session: c.s.row.ID, Proposal: proposal, OfRun: c.ofRun}
 	if !c.s.stored.Load() {
@@ -243,8 +242,7 @@ func (c *Call) Budget(perRun, perSession int) (number, limit int) {
 type Turn struct {
 	// Asked is closed when approvers are asked, which may never happen.
 	Asked chan struct{}
-	// Question is the approval request, for the waiting calls. It is set before Asked is
-	// closed.
+	// Question is the approval request for the waiting calls, set before Asked is closed.
 	Question any
 	// Answered is closed when the request is answered, or the asking call has given up.
 	Answered chan struct{}

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Queue is a heap of ids, earliest deadline first, with one entry per id. Its user guards it
-// with a lock.
+// Queue is a heap of ids, earliest deadline first, each once. Its user guards it with a lock.
 type Queue struct {
 	queue dueQueue
 	byID  map[string]*due

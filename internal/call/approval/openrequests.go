@@ -91,8 +91,7 @@ func (m *openRequests) reserveLocked(ask *Ask, key callKey, now time.Time) (*ent
 	return e, nil
 }
 
-// abandon removes a reserved request that could not be stored, and returns the error to its
-// waiters.
+// abandon removes a reserved request that could not be stored, and fails its waiters.
 func (m *openRequests) abandon(p place, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
