@@ -94,7 +94,7 @@ func TestOperatorCommandNamesTheLoss(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Listen.API = "127.0.0.1:7443"
 	file := filepath.Join(t.TempDir(), "palyra.toml")
-	write(t, file, "state_dir = \""+cfg.StateDir+"\"\n[listen]\napi = \"127.0.0.1:7443\"\n[storage]\nreserve_bytes = 1048576\n")
+	must.Write(t, file, "state_dir = \""+cfg.StateDir+"\"\n[listen]\napi = \"127.0.0.1:7443\"\n[storage]\nreserve_bytes = 1048576\n")
 	dir := t.TempDir()
 	run := func(args ...string) (string, error) {
 		var out, said bytes.Buffer

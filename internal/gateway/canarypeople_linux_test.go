@@ -82,8 +82,8 @@ func startWithCanary(t *testing.T, policies string) *inspectedGateway {
 	cfg.MaxCallsPerSession, cfg.MaxCallsPerRun = 1<<20, 1<<20
 	cfg.Evaluators = []config.Evaluator{{Caller: "user:ada", Subjects: []string{"agent:coder"}}}
 	cfg.Workspaces = []config.Workspace{workspaceAt(t)}
-	write(t, filepath.Join(cfg.Policy.Dir, "10.cedar"), policies)
-	write(t, filepath.Join(cfg.Policy.Dir, "20.cedar"), `@id("local") @reason("a test") @waives("approval: a test")
+	must.Write(t, filepath.Join(cfg.Policy.Dir, "10.cedar"), policies)
+	must.Write(t, filepath.Join(cfg.Policy.Dir, "20.cedar"), `@id("local") @reason("a test") @waives("approval: a test")
 permit(principal == User::"local", action in [Action::"tool.execute/fs.read", Action::"tool.execute/fs.write", Action::"tool.execute/fs.patch", Action::"tool.execute/http.fetch", Action::"workspace.commit"], resource);
 @id("local-run") @reason("a test") @waives("approval: a test")
 permit(principal == User::"local", action == Action::"tool.execute/process.run", resource) when { context.egress.mode != "none" };`)

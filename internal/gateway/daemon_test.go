@@ -178,7 +178,7 @@ func TestBrokenPolicyKeepsTheRunningSet(t *testing.T) {
 	before, err := policies.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{})
 	must.Do(t, err)
 	file := filepath.Join(cfg.Policy.Dir, "10-own.cedar")
-	write(t, file, `permit(principal, action, resource) when { contxt.risk }`)
+	must.Write(t, file, `permit(principal, action, resource) when { contxt.risk }`)
 	_, err = policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{})
 	if connect.CodeOf(err) != connect.CodeFailedPrecondition {
 		t.Errorf("reloading a broken policy gives %v", err)
@@ -188,7 +188,7 @@ func TestBrokenPolicyKeepsTheRunningSet(t *testing.T) {
 		t.Errorf("the running set changed from %s to %s, %v", before.GetVersion(), after.GetVersion(), err)
 	}
 	// Control: a valid policy comes into force.
-	write(t, file, "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
+	must.Write(t, file, "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
 	must.Get(policies.ReloadPolicy(t.Context(), &palyrav1.ReloadPolicyRequest{}))(t)
 	calls := palyrav1connect.NewGatewayServiceClient(d.client(), d.url())
 	verdict, err := calls.EvaluateTool(t.Context(), &palyrav1.EvaluateToolRequest{Tool: "echo", InputJson: []byte(`{"text":"x"}`)})
@@ -199,11 +199,6 @@ func TestBrokenPolicyKeepsTheRunningSet(t *testing.T) {
 		t.Errorf("the snapshot behind the verdict: %v", err)
 	}
 	d.end()
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // TestOfflineToolsAreTheBuiltinOnes: the daemon's tools equal the list that `palyra policy

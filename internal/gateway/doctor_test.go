@@ -137,7 +137,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 			"policy",
 			func(t *testing.T, cfg *config.Config) {
 				cfg.Policy.Dir = t.TempDir()
-				write(t, filepath.Join(cfg.Policy.Dir, "10-odd.cedar"), "permit(principal, action, resource) when { context.nosuch };\n")
+				must.Write(t, filepath.Join(cfg.Policy.Dir, "10-odd.cedar"), "permit(principal, action, resource) when { context.nosuch };\n")
 			},
 			doctor.Check{Result: doctor.Failed, Detail: "10-odd.cedar:1", Remedy: "palyra policy check"},
 		},
@@ -145,7 +145,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 			"policy",
 			func(t *testing.T, cfg *config.Config) {
 				cfg.Policy.Dir = t.TempDir()
-				write(t, filepath.Join(cfg.Policy.Dir, "10-own.test.yaml"),
+				must.Write(t, filepath.Join(cfg.Policy.Dir, "10-own.test.yaml"),
 					"tests:\n  - {name: echo is free, principal: \"user:local\", call: {tool: echo, args: {text: x}}, expect: {verdict: deny}}\n")
 			},
 			doctor.Check{Result: doctor.Failed, Detail: "10-own.test.yaml:2", Remedy: "palyra policy test"},
@@ -164,7 +164,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 			"models",
 			func(t *testing.T, cfg *config.Config) {
 				path := filepath.Join(t.TempDir(), "key")
-				write(t, path, "a-key\n")
+				must.Write(t, path, "a-key\n")
 				chmod(t, path, 0o644)
 				cfg.Models = []config.Model{{Name: "open", Provider: config.ProviderOpenAI, APIKeyFile: path}}
 			},
@@ -174,7 +174,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 			"models",
 			func(t *testing.T, cfg *config.Config) {
 				path := filepath.Join(t.TempDir(), "script.yaml")
-				write(t, path, "turns:\n  - {txt: hello}\n")
+				must.Write(t, path, "turns:\n  - {txt: hello}\n")
 				cfg.Models = []config.Model{{Name: "demo", Provider: config.ProviderScripted, Script: path}}
 			},
 			doctor.Check{Result: doctor.Failed, Detail: "model demo"},
@@ -183,7 +183,7 @@ func TestDoctorFindsDefects(t *testing.T) {
 			"secrets",
 			func(t *testing.T, cfg *config.Config) {
 				path := filepath.Join(t.TempDir(), "token")
-				write(t, path, "a-token-of-somebody\n")
+				must.Write(t, path, "a-token-of-somebody\n")
 				chmod(t, path, 0o644)
 				cfg.Secrets = []config.Secret{{Name: "open", File: path, Hosts: []string{"api.example.org:443"}}}
 			},
@@ -245,7 +245,7 @@ func TestDoctorOnDualControl(t *testing.T) {
 func askForPresence(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	cfg.Policy.Dir = t.TempDir()
-	write(t, filepath.Join(cfg.Policy.Dir, "10-there.cedar"), `@id("presence-required")
+	must.Write(t, filepath.Join(cfg.Policy.Dir, "10-there.cedar"), `@id("presence-required")
 forbid(principal, action == Action::"tool.execute/process.run", resource)
 unless { context.approval.votes.contains({ role: "*", surface: "cli", paired: true, present: true }) };
 `)

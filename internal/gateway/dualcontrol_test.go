@@ -86,7 +86,7 @@ func (d *team) changes() []struct {
 		}},
 		{palyrav1connect.PolicyServiceReloadPolicyProcedure, "local", func() {
 			version = must.Get(local.policy.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{}))(t).GetVersion()
-			write(t, filepath.Join(d.cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
+			must.Write(t, filepath.Join(d.cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
 		}, func(ctx context.Context, p person) error {
 			_, err := p.policy.ReloadPolicy(ctx, &palyrav1.ReloadPolicyRequest{})
 			return err
@@ -252,13 +252,13 @@ func TestNoAndLaterChanges(t *testing.T) {
 		_, err := p.policy.ReloadPolicy(ctx, &palyrav1.ReloadPolicyRequest{})
 		return err
 	}
-	write(t, path, forbids("echo"))
+	must.Write(t, path, forbids("echo"))
 	w = bob.ask("local", reload)
 	if !strings.Contains(w.question.GetPrompt().GetDiff(), "no-echo") {
 		t.Errorf("the question shows %q", w.question.GetPrompt().GetDiff())
 	}
 	was := d.state()
-	write(t, path, forbids("sleep"))
+	must.Write(t, path, forbids("sleep"))
 	must.Do(t, bob.vote(w.question, true))
 	if err := api.ReasonOf(<-w.done); reason.Of(err) != reason.BindingMismatch {
 		t.Errorf("with other files: %v", err)
@@ -298,7 +298,7 @@ func TestActivationUnderEverySet(t *testing.T) {
 	d := newTeam(t, policyConfigAt(t))
 	bob, local := d.as("bob"), d.as("local")
 	good := must.Get(local.policy.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{}))(t).GetVersion()
-	write(t, filepath.Join(d.cfg.Policy.Dir, "10-own.cedar"), "@id(\"nothing\")\n@reason(\"nobody does anything\")\nforbid(principal, action, resource);\n")
+	must.Write(t, filepath.Join(d.cfg.Policy.Dir, "10-own.cedar"), "@id(\"nothing\")\n@reason(\"nobody does anything\")\nforbid(principal, action, resource);\n")
 	w := bob.ask("local", func(ctx context.Context, p person) error {
 		_, err := p.policy.ReloadPolicy(ctx, &palyrav1.ReloadPolicyRequest{})
 		return err
@@ -413,7 +413,7 @@ func TestDualControlSwitchedOff(t *testing.T) {
 		t.Errorf("%s", notices)
 	}
 	v := must.Get(local.policy.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{}))(t).GetVersion()
-	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
+	must.Write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
 	d.end()
 	d.again()
 	if got := must.Get(d.as("local").policy.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{}))(t).GetVersion(); got == v {
@@ -432,7 +432,7 @@ func TestDirectoryIsAProposal(t *testing.T) {
 		return must.Get(d.as("local").policy.GetPolicy(t.Context(), &palyrav1.GetPolicyRequest{}))(t).GetVersion()
 	}
 	was := version()
-	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
+	must.Write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
 	d.running.reload <- struct{}{}
 	d.running.reload <- struct{}{} // the first reload is done once the second is received
 	proposed := func(when string) {
@@ -453,7 +453,7 @@ func TestDirectoryIsAProposal(t *testing.T) {
 	d.again()
 	proposed("after a start")
 	d.end()
-	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("sleep"))
+	must.Write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("sleep"))
 	d.again()
 	proposed("changed while palyrad was down")
 	bob := d.as("bob")

@@ -72,7 +72,7 @@ func TestExecCopies(t *testing.T) {
 	} {
 		t.Run(row.commit, func(t *testing.T) {
 			dir := t.TempDir()
-			write(t, filepath.Join(dir, "source"), "old")
+			must.Write(t, filepath.Join(dir, "source"), "old")
 			e := sandboxExec(t, "", "--workspace", dir, "--cow", "--commit", row.commit, "--report", "json", "--",
 				"sh", "-c", "printf new > source; mkdir -p .claude/hooks; echo x > .claude/hooks/y; exit 3")
 			if e.code != 3 || e.err != nil {

@@ -45,7 +45,7 @@ func TestModelsThatCannotBeUsed(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, mode os.FileMode, text string) string {
 		path := filepath.Join(dir, name)
-		write(t, path, text)
+		must.Write(t, path, text)
 		must.Do(t, os.Chmod(path, mode))
 		return path
 	}

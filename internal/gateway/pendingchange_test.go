@@ -71,7 +71,7 @@ func TestPendingChanges(t *testing.T) {
 	t.Parallel()
 	d := newTeam(t, policyConfigAt(t))
 	said, eve := newToolServer(t), csr(t)
-	write(t, filepath.Join(d.cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
+	must.Write(t, filepath.Join(d.cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
 	addEve := func(ctx context.Context, p person, request []byte) (*palyrav1.AddMemberResponse, error) {
 		return p.access.AddMember(ctx, &palyrav1.AddMemberRequest{Name: "eve", Kind: "user", Roles: []string{"auditor"}, CertificateRequest: request})
 	}

@@ -69,7 +69,7 @@ func (w *pinWorld) stop() {
 	}
 }
 
-func (w *pinWorld) policy(text string) { write(w.t, filepath.Join(w.dir, "10-own.cedar"), text) }
+func (w *pinWorld) policy(text string) { must.Write(w.t, filepath.Join(w.dir, "10-own.cedar"), text) }
 
 // about returns a policy that forbids calls of a tool by the value of its property.
 func about(name, condition string) string {

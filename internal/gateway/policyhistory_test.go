@@ -52,7 +52,7 @@ func forbids(name string) string {
 // load writes a file to the policy directory and reloads.
 func (d policyDesk) load(name, text string) (string, error) {
 	d.t.Helper()
-	write(d.t, filepath.Join(d.cfg.Policy.Dir, name), text)
+	must.Write(d.t, filepath.Join(d.cfg.Policy.Dir, name), text)
 	res, err := d.policies.ReloadPolicy(d.t.Context(), &palyrav1.ReloadPolicyRequest{})
 	return res.GetVersion(), err
 }
@@ -167,11 +167,11 @@ func TestPolicyTestsGuardTheLoad(t *testing.T) {
 	}
 	// Tests may also be in their own directory; this one passes.
 	must.Do(t, os.Mkdir(filepath.Join(cfg.Policy.Dir, "tests"), 0o700))
-	write(t, filepath.Join(cfg.Policy.Dir, "tests", "b.test.yaml"), strings.Replace(failingTest, "deny}", "allow}", 1))
+	must.Write(t, filepath.Join(cfg.Policy.Dir, "tests", "b.test.yaml"), strings.Replace(failingTest, "deny}", "allow}", 1))
 	if err := runBriefly(t, cfg); err == nil || strings.Contains(err.Error(), "tests/b.test.yaml") {
 		t.Errorf("%v", err)
 	}
-	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
+	must.Write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
 	if err := runBriefly(t, cfg); err == nil || !strings.Contains(err.Error(), "tests/b.test.yaml:3:1") {
 		t.Errorf("a failing test below the directory gives %v", err)
 	}

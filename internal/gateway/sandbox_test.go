@@ -109,7 +109,7 @@ func TestEventsThatDiscardPreparedSandboxes(t *testing.T) {
 			return permitted(t, g, change.ReloadPolicy, func(ctx context.Context) error { _, err := g.policies.Loader.Reload(ctx, by); return err })
 		}, 0},
 		{"other policies", func() error {
-			write(t, cfg.Policy.Dir+"/10-own.cedar", "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
+			must.Write(t, cfg.Policy.Dir+"/10-own.cedar", "@id(\"own.no-echo\")\n@reason(\"no echo\")\nforbid(principal, action == Action::\"tool.execute/echo\", resource);\n")
 			return permitted(t, g, change.ReloadPolicy, func(ctx context.Context) error { _, err := g.policies.Loader.Reload(ctx, by); return err })
 		}, 1},
 		{"a freeze", func() error { _, _, err := control{g}.Freeze(t.Context(), by, "drill"); return err }, 1},

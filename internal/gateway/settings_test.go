@@ -228,7 +228,7 @@ func TestConfigurationOfOthers(t *testing.T) {
 	for mode, wants := range map[os.FileMode]string{0o666: "chmod go-w", 0o600: ""} {
 		cfg := testConfig(t)
 		cfg.Source = filepath.Join(t.TempDir(), "palyra.toml")
-		write(t, cfg.Source, "")
+		must.Write(t, cfg.Source, "")
 		must.Do(t, os.Chmod(cfg.Source, mode))
 		g, err := build(t.Context(), Options{Config: cfg, Log: slog.New(slog.DiscardHandler)})
 		if err == nil {

@@ -98,7 +98,7 @@ func startUndoingUnder(t *testing.T, policies string, argv ...string) undoing {
 	cfg.Approvals.Cooldown = 0
 	cfg.Workspaces = []config.Workspace{workspaceAt(t)}
 	// Changes of programs that local runs require no approval.
-	write(t, filepath.Join(cfg.Policy.Dir, "made.cedar"), "@id(\"made\") @reason(\"a test\") @waives(\"approval: a test\")\npermit(principal == User::\"local\", action == Action::\"workspace.commit\", resource);\n"+policies)
+	must.Write(t, filepath.Join(cfg.Policy.Dir, "made.cedar"), "@id(\"made\") @reason(\"a test\") @waives(\"approval: a test\")\npermit(principal == User::\"local\", action == Action::\"workspace.commit\", resource);\n"+policies)
 	d := newTeam(t, cfg)
 	u := undoing{d, &governed{running: d.running, dir: cfg.Workspaces[0].Path}, nil}
 	t.Cleanup(d.running.end)
@@ -200,7 +200,7 @@ func TestUndoBringsBackAProgram(t *testing.T) {
 func TestUndoOfTheForbidden(t *testing.T) {
 	t.Parallel()
 	u := startUndoing(t, "mv", "source.txt", "moved.txt")
-	write(t, filepath.Join(u.team.cfg.Policy.Dir, "dan.cedar"), "@id(\"dan\") @reason(\"dan writes nothing\")\nforbid(principal == User::\"dan\", action == Action::\"workspace.commit\", resource);\n")
+	must.Write(t, filepath.Join(u.team.cfg.Policy.Dir, "dan.cedar"), "@id(\"dan\") @reason(\"dan writes nothing\")\nforbid(principal == User::\"dan\", action == Action::\"workspace.commit\", resource);\n")
 	w := u.as("bob").ask("local", func(ctx context.Context, p person) error {
 		_, err := p.policy.ReloadPolicy(ctx, &palyrav1.ReloadPolicyRequest{})
 		return err

@@ -46,7 +46,7 @@ func (d *running) awaitVault(locked bool) *palyrav1.VaultStatus {
 func runCommand(t *testing.T, cfg *config.Config, args ...string) (out, said string, err error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "palyra.toml")
-	write(t, file, fmt.Sprintf("state_dir = %q\n[storage]\nreserve_bytes = 1048576\n[vault]\nbackend = %q\n", cfg.StateDir, cfg.Vault.Backend))
+	must.Write(t, file, fmt.Sprintf("state_dir = %q\n[storage]\nreserve_bytes = 1048576\n[vault]\nbackend = %q\n", cfg.StateDir, cfg.Vault.Backend))
 	var stdout, stderr bytes.Buffer
 	c := Command(&stdout, &stderr)
 	c.SetArgs(append(args, "--config", file))
@@ -146,7 +146,7 @@ func TestVaultPassphrase(t *testing.T) {
 	id := d.status().GetVault().GetKeyId()
 	d.end()
 	file := filepath.Join(t.TempDir(), "phrase")
-	write(t, file, "correct horse\n")
+	must.Write(t, file, "correct horse\n")
 	out, _, err := runCommand(t, cfg, "vault", "move", "--to", "file", "--new-passphrase-file", file)
 	must.Do(t, err)
 	if !strings.Contains(out, id) {

@@ -15,6 +15,7 @@ import (
 	toolcall "palyra/internal/call"
 	"palyra/internal/core/event"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/core/tool"
 	"palyra/internal/run"
 	"palyra/internal/run/model"
@@ -146,7 +147,7 @@ func TestEnds(t *testing.T) {
 				if strings.Contains(end.Detail, "secret") {
 					t.Errorf("the end shows %q", end.Detail)
 				}
-				wantReason(t, inbox.Say(t.Context(), "more"), reason.RunEnded)
+				reasontest.Want(t, "the error", inbox.Say(t.Context(), "more"), reason.RunEnded)
 				// Every turn of the model is journaled, also a turn whose only call could not start.
 				turns := 0
 				for _, code := range w.store.codes(r.ID) {

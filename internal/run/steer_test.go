@@ -16,6 +16,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/core/tool"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/run"
@@ -51,9 +52,9 @@ func TestInteractiveRunWaitsForItsInboxes(t *testing.T) {
 			t.Errorf("tape %v, want %v", got, want)
 		}
 		_, err = w.Attach(t.Context(), agent, r.ID)
-		wantReason(t, err, reason.RunEnded)
+		reasontest.Want(t, "the error", err, reason.RunEnded)
 		_, err = w.Attach(t.Context(), agent, "01JNONE0000000000000000000")
-		wantReason(t, err, reason.NotFound)
+		reasontest.Want(t, "the error", err, reason.NotFound)
 	})
 }
 
@@ -96,9 +97,9 @@ func TestMessagesWithoutAnInbox(t *testing.T) {
 			t.Errorf("the journal says that %v spoke, want %v", said, want)
 		}
 		_, err := w.Say(t.Context(), user, r.ID, run.Post{Text: "more"})
-		wantReason(t, err, reason.RunEnded)
+		reasontest.Want(t, "the error", err, reason.RunEnded)
 		_, err = w.Say(t.Context(), user, "01JNONE0000000000000000000", run.Post{Text: "more"})
-		wantReason(t, err, reason.NotFound)
+		reasontest.Want(t, "the error", err, reason.NotFound)
 	})
 }
 
@@ -112,7 +113,7 @@ func TestEmptyLastMessage(t *testing.T) {
 		r, inbox := w.start(run.Start{Interactive: true})
 		synctest.Wait()
 		_, err := w.Say(t.Context(), agent, r.ID, run.Post{})
-		wantReason(t, err, reason.InvalidInput)
+		reasontest.Want(t, "the error", err, reason.InvalidInput)
 		must.Get(w.Say(t.Context(), agent, r.ID, run.Post{Last: true}))(t)
 		synctest.Wait()
 		if w.Roster.Active() != 1 {
@@ -235,11 +236,11 @@ func TestMessagesAreBounded(t *testing.T) {
 		defer w.stop()
 		w.pipeline.tools["slow"] = sleeps(time.Second)
 		_, inbox := w.start(run.Start{})
-		wantReason(t, inbox.Say(t.Context(), ""), reason.InvalidInput)
+		reasontest.Want(t, "the error", inbox.Say(t.Context(), ""), reason.InvalidInput)
 		for range run.MostQueued {
 			must.Do(t, inbox.Say(t.Context(), "x"))
 		}
-		wantReason(t, inbox.Say(t.Context(), "one too many"), reason.RateLimited)
+		reasontest.Want(t, "the error", inbox.Say(t.Context(), "one too many"), reason.RateLimited)
 	})
 }
 
@@ -280,9 +281,9 @@ func TestCancelReachesTheModel(t *testing.T) {
 			t.Error("Cancel returned another record than the row")
 		}
 		_, err = w.Cancel(t.Context(), alice, r.ID, "")
-		wantReason(t, err, reason.RunEnded)
+		reasontest.Want(t, "the error", err, reason.RunEnded)
 		_, err = w.Cancel(t.Context(), alice, "01JNONE0000000000000000000", "")
-		wantReason(t, err, reason.NotFound)
+		reasontest.Want(t, "the error", err, reason.NotFound)
 	})
 }
 
@@ -406,7 +407,7 @@ func TestStopInterruptsRuns(t *testing.T) {
 			}
 		}
 		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "x"})
-		wantReason(t, err, reason.ShuttingDown)
+		reasontest.Want(t, "the error", err, reason.ShuttingDown)
 	})
 }
 
@@ -536,7 +537,7 @@ func TestStartRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := w.Start(t.Context(), agent, c.start)
-			wantReason(t, err, c.code)
+			reasontest.Want(t, "the error", err, c.code)
 			e := &reason.Error{}
 			if !errors.As(err, &e) || !strings.Contains(e.Message+" "+e.NextStep(), c.says) {
 				t.Errorf("error %v, want %q", err, c.says)
@@ -558,7 +559,7 @@ func TestStartBoundsActiveRuns(t *testing.T) {
 		w.start(run.Start{})
 		w.start(run.Start{})
 		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "x"})
-		wantReason(t, err, reason.RateLimited)
+		reasontest.Want(t, "the error", err, reason.RateLimited)
 		// A retry starts no run.
 		if again, _ := w.start(known); again.ID != first.ID || w.Roster.Active() != 3 {
 			t.Errorf("the retry got run %s, want %s; %d are active", again.ID, first.ID, w.Roster.Active())
@@ -602,13 +603,13 @@ func TestStartIsIdempotent(t *testing.T) {
 			t.Errorf("the retry's inbox: %v", err)
 		}
 		_, _, err := w.Start(t.Context(), agent, run.Start{Message: "y", IdempotencyKey: "k"})
-		wantReason(t, err, reason.IdempotencyMismatch)
+		reasontest.Want(t, "the error", err, reason.IdempotencyMismatch)
 		must.Get(w.Cancel(t.Context(), alice, first.ID, ""))(t)
 		ended, inbox := w.start(s)
 		if ended.ID != first.ID || ended.State != run.Cancelled {
 			t.Errorf("the retry got run %s, %s", ended.ID, ended.State)
 		}
-		wantReason(t, inbox.Say(t.Context(), "hello"), reason.RunEnded)
+		reasontest.Want(t, "the error", inbox.Say(t.Context(), "hello"), reason.RunEnded)
 		inbox.Close()
 	})
 }

@@ -18,6 +18,7 @@ import (
 	toolcall "palyra/internal/call"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/core/tool"
 	"palyra/internal/run"
 	"palyra/internal/run/model"
@@ -480,7 +481,7 @@ func TestWatchEndsWithItsContext(t *testing.T) {
 		if err := w.Watch(ctx, r.ID, 0, func(run.Event) error { return nil }, func() {}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the watch ended with %v", err)
 		}
-		wantReason(t, w.Watch(t.Context(), "01JNONE0000000000000000000", 0, nil, nil), reason.NotFound)
+		reasontest.Want(t, "the error", w.Watch(t.Context(), "01JNONE0000000000000000000", 0, nil, nil), reason.NotFound)
 	})
 }
 

@@ -452,13 +452,6 @@ func wantEnd(t *testing.T, r run.Record, state run.State, code reason.Code) {
 	}
 }
 
-func wantReason(t *testing.T, err error, code reason.Code) {
-	t.Helper()
-	if reason.Of(err) != code {
-		t.Errorf("error %v (%s), want %s", err, reason.Of(err), code)
-	}
-}
-
 func result(r model.Request, n int) model.Result {
 	last := r.Messages[len(r.Messages)-1]
 	if n >= len(last.Results) {

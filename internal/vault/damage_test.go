@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/vault"
 )
 
@@ -88,15 +89,15 @@ func TestDamage(t *testing.T) {
 			events := len(w.store.Events())
 			c.damage(t, w)
 			value, _, err := w.Reveal(t.Context(), ann, token, 0)
-			refused(t, "reveal", err, reason.SecretUnreadable)
+			reasontest.Want(t, "reveal", err, reason.SecretUnreadable)
 			if value != nil || !strings.Contains(err.Error(), token.String()) || len(w.store.Events()) != events {
 				t.Errorf("%q came out, %v, %d events", value, err, len(w.store.Events())-events)
 			}
 			_, err = w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)})
-			refused(t, "lease", err, reason.SecretUnreadable)
+			reasontest.Want(t, "lease", err, reason.SecretUnreadable)
 			if !c.onlyValue {
 				_, err = w.Get(t.Context(), ann, token)
-				refused(t, "get", err, reason.SecretUnreadable)
+				reasontest.Want(t, "get", err, reason.SecretUnreadable)
 			}
 			if got := w.reveal(t, third); got != "second-value" {
 				t.Errorf("another secret is %q", got)
@@ -148,13 +149,13 @@ func TestOlderStates(t *testing.T) {
 			c.since(t, w)
 			w.store.Edit(token, func(r *vault.Record) { *r = w.before })
 			value, _, err := w.Reveal(t.Context(), ann, token, 0)
-			if refused(t, "reveal", err, reason.SecretUnreadable); value != nil || !strings.Contains(err.Error(), token.String()) {
+			if reasontest.Want(t, "reveal", err, reason.SecretUnreadable); value != nil || !strings.Contains(err.Error(), token.String()) {
 				t.Errorf("%q came out, %v", value, err)
 			}
 			_, err = w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(time.Hour)})
-			refused(t, "lease", err, reason.SecretUnreadable)
+			reasontest.Want(t, "lease", err, reason.SecretUnreadable)
 			_, err = w.Put(t.Context(), ann, token, []byte("over-it"), vault.Metadata{})
-			refused(t, "put", err, reason.SecretUnreadable)
+			reasontest.Want(t, "put", err, reason.SecretUnreadable)
 			if list := must.Get(w.List(t.Context(), ann, vault.Page{Limit: 9}))(t); len(list) != 1 || list[0].Unreadable == nil {
 				t.Errorf("the list is %+v", list)
 			}

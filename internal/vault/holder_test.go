@@ -8,6 +8,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/vault"
 )
 
@@ -65,7 +66,7 @@ func TestNewOwnerOfAnAgent(t *testing.T) {
 		t.Helper()
 		errs, offered := w.uses(t, b, ofBot)
 		for _, err := range errs {
-			refused(t, when, err, code)
+			reasontest.Want(t, when, err, code)
 		}
 		if (offered == 2) != (code == "") || code != "" && offered != 0 {
 			t.Errorf("%s: %d secrets are offered", when, offered)
@@ -95,12 +96,12 @@ func TestNewOwnerOfAnAgent(t *testing.T) {
 		}
 	}
 	_, err := w.Put(t.Context(), bot, ofBot, nil, vault.Metadata{Note: p("mine")})
-	refused(t, "metadata alone", err, reason.SecretEnded)
+	reasontest.Want(t, "metadata alone", err, reason.SecretEnded)
 	if m := put(ofBot, "value of bob", vault.Metadata{Env: p("API")}); m.Version != 2 || len(m.Versions) != 1 || m.Note != "" || m.Holder != "user:bob" || m.Ended != nil {
 		t.Errorf("put anew: %+v", m)
 	}
 	_, _, err = w.Reveal(t.Context(), bot, ofBot, 1)
-	refused(t, "the value of the former owner", err, reason.NotFound)
+	reasontest.Want(t, "the value of the former owner", err, reason.NotFound)
 	value, _, err := w.Reveal(t.Context(), bot, ofBot, 0)
 	if err != nil || string(value) != "value of bob" {
 		t.Errorf("%q, %v", value, err)
@@ -142,7 +143,7 @@ func TestSkillOfAnotherKey(t *testing.T) {
 	}{{"SHA256:first", ""}, {"SHA256:other", reason.SecretEnded}, {"", reason.SecretEnded}, {"SHA256:first", ""}} {
 		w.holders["skill:web"] = c.key
 		_, err := w.Lease(t.Context(), b, vault.LeaseRequest{Ref: ofWeb, Call: "c", Until: w.at.Add(60e9)})
-		refused(t, "a lease with the key "+c.key, err, c.code)
+		reasontest.Want(t, "a lease with the key "+c.key, err, c.code)
 		if m := must.Get(w.Get(t.Context(), ann, ofWeb))(t); (m.Ended != nil) != (c.code != "") {
 			t.Errorf("with the key %q it is %+v", c.key, m)
 		}
@@ -161,7 +162,7 @@ func TestPutForNobody(t *testing.T) {
 			who = bot
 		}
 		_, err := w.Put(t.Context(), who, ref, []byte("value"), vault.Metadata{})
-		refused(t, ref.Scope, err, reason.NotFound)
+		reasontest.Want(t, ref.Scope, err, reason.NotFound)
 		if reason.Known(err, "").NextStep() == "" {
 			t.Errorf("%v has no next step", err)
 		}
@@ -184,6 +185,6 @@ func TestSecretsOfAnOlderRelease(t *testing.T) {
 		})
 		w.store.EditEvents(func([]byte) []byte { return []byte(`{"version":1}`) })
 		_, err := w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: ofBot, Call: "c", Until: w.at.Add(60e9)})
-		refused(t, "held by "+heldBy, err, c.code)
+		reasontest.Want(t, "held by "+heldBy, err, c.code)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/vault"
 	"palyra/internal/vault/vaulttest"
 )
@@ -44,7 +45,7 @@ func TestLease(t *testing.T) {
 		}
 		must.Do(t, end(h))
 		_, err := h.Value(t.Context(), "api.example.org")
-		refused(t, name, err, reason.NotFound)
+		reasontest.Want(t, name, err, reason.NotFound)
 		must.Get(other.Value(t.Context(), "h"))(t)
 		must.Do(t, other.End(t.Context()))
 		must.Do(t, other.End(t.Context()))
@@ -70,7 +71,7 @@ func TestLeaseOfAChangedSecret(t *testing.T) {
 	}
 	must.Do(t, w.Remove(t.Context(), ann, token))
 	_, err := h.Value(t.Context(), "h")
-	refused(t, "a removed secret", err, reason.NotFound)
+	reasontest.Want(t, "a removed secret", err, reason.NotFound)
 }
 
 // TestLeaseOfASecretThatExpires: an expiry that a secret gets later also applies to its leases: to
@@ -97,7 +98,7 @@ func TestLeaseOfASecretThatExpires(t *testing.T) {
 	w.at = w.at.Add(time.Minute)
 	for name, h := range map[string]*vault.Handle{"one that went on": h, "one that was given meanwhile": late} {
 		_, err := h.Value(t.Context(), "h")
-		refused(t, name, err, reason.NotFound)
+		reasontest.Want(t, name, err, reason.NotFound)
 	}
 	must.Get(free.Value(t.Context(), "h"))(t)
 }
@@ -107,9 +108,9 @@ func TestLeaseRefuses(t *testing.T) {
 	w := newWorld(t)
 	w.put(t, token, "the value")
 	_, err := w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Until: w.at.Add(time.Hour)})
-	refused(t, "for nothing", err, reason.InvalidInput)
+	reasontest.Want(t, "for nothing", err, reason.InvalidInput)
 	_, err = w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at})
-	refused(t, "of no length", err, reason.InvalidInput)
+	reasontest.Want(t, "of no length", err, reason.InvalidInput)
 	long := must.Get(w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Call: "c", Until: w.at.Add(1000 * time.Hour)}))(t)
 	if until := long.Lease().Until; !until.Equal(w.at.Add(vault.MaxLease)) {
 		t.Errorf("it lasts until %s", until)
@@ -143,16 +144,16 @@ func TestGateway(t *testing.T) {
 		}
 	}
 	_, err := ask(itself, token)
-	refused(t, "another secret", err, reason.PermissionDenied)
+	reasontest.Want(t, "another secret", err, reason.PermissionDenied)
 	_, err = ask(bob, modelKey)
-	refused(t, "somebody else", err, reason.PermissionDenied)
+	reasontest.Want(t, "somebody else", err, reason.PermissionDenied)
 	_, _, err = w.Reveal(t.Context(), itself, modelKey, 0)
-	refused(t, "revealing", err, reason.PermissionDenied)
+	reasontest.Want(t, "revealing", err, reason.PermissionDenied)
 	_, err = w.Put(t.Context(), itself, modelKey, []byte("x"), vault.Metadata{})
-	refused(t, "putting", err, reason.PermissionDenied)
-	refused(t, "removing", w.Remove(t.Context(), itself, modelKey), reason.PermissionDenied)
+	reasontest.Want(t, "putting", err, reason.PermissionDenied)
+	reasontest.Want(t, "removing", w.Remove(t.Context(), itself, modelKey), reason.PermissionDenied)
 	_, err = w.List(t.Context(), itself, vault.Page{Limit: 9})
-	refused(t, "listing", err, reason.PermissionDenied)
+	reasontest.Want(t, "listing", err, reason.PermissionDenied)
 	if got, _, err := w.Placeholders(t.Context(), vault.Borrower{Caller: ann}, 9, func(vault.Placeholder) bool { return true }); err != nil || len(got) != 0 {
 		t.Errorf("without hosts it is offered: %v, %v", got, err)
 	}

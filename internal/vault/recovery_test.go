@@ -11,6 +11,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/vault"
 )
 
@@ -28,13 +29,13 @@ func TestRecovery(t *testing.T) {
 	}
 	w.store.Fail(nil)
 	_, _, err := w.Keys.ExportRecovery(ctx, bob, to, false)
-	refused(t, "without the permission", err, reason.PermissionDenied)
+	reasontest.Want(t, "without the permission", err, reason.PermissionDenied)
 	_, _, err = w.Keys.ExportRecovery(ctx, ann, "age1nobody", false)
-	refused(t, "to nobody", err, reason.InvalidInput)
+	reasontest.Want(t, "to nobody", err, reason.InvalidInput)
 	// The error for a private key in the place of a recipient does not repeat the key, because
 	// errors are logged.
 	_, _, err = w.Keys.ExportRecovery(ctx, ann, id.String(), false)
-	refused(t, "to a key", err, reason.InvalidInput)
+	reasontest.Want(t, "to a key", err, reason.InvalidInput)
 	if strings.Contains(err.Error(), id.String()) {
 		t.Error("the error tells the recovery key")
 	}
@@ -42,7 +43,7 @@ func TestRecovery(t *testing.T) {
 	text, ids, err := w.Keys.ExportRecovery(ctx, ann, to, false)
 	must.Do(t, err)
 	_, _, err = w.Keys.ExportRecovery(ctx, ann, to, false)
-	refused(t, "twice", err, reason.AlreadyExists)
+	reasontest.Want(t, "twice", err, reason.AlreadyExists)
 	if _, _, err = w.Keys.ExportRecovery(ctx, ann, to, true); err != nil {
 		t.Errorf("once more: %v", err)
 	}
@@ -55,9 +56,9 @@ func TestRecovery(t *testing.T) {
 		t.Errorf("the export is %q", text)
 	}
 	_, err = vault.OpenRecovery("", strings.NewReader(text), strings.NewReader(must.Get(age.GenerateX25519Identity())(t).String()))
-	refused(t, "another recovery key", err, reason.SecretUnreadable)
+	reasontest.Want(t, "another recovery key", err, reason.SecretUnreadable)
 	_, err = vault.OpenRecovery("other", strings.NewReader(text), strings.NewReader(id.String()))
-	refused(t, "another gateway", err, reason.InvalidInput)
+	reasontest.Want(t, "another gateway", err, reason.InvalidInput)
 	if got := w.codes(1); !slices.Equal(got, []event.Code{event.RecoveryExported, event.RecoveryExported}) {
 		t.Errorf("events %v", got)
 	}

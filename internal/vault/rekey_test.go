@@ -14,6 +14,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/vault"
 	"palyra/internal/vault/vaulttest"
 )
@@ -63,7 +64,7 @@ func TestRekey(t *testing.T) {
 	}
 	w.whole(t, 300)
 	_, err := w.Keys.Rekey(t.Context(), bob)
-	refused(t, "without the permission", err, reason.PermissionDenied)
+	reasontest.Want(t, "without the permission", err, reason.PermissionDenied)
 	if done := must.Get(w.Keys.Resume(t.Context()))(t); done.Rewrapped != 0 || len(done.Dropped) > 0 {
 		t.Errorf("nothing was left to do: %+v", done)
 	}

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/vault"
 )
 
@@ -34,7 +35,7 @@ func TestPutAndReveal(t *testing.T) {
 		}
 	}
 	_, _, err := w.Reveal(t.Context(), ann, token, 2)
-	refused(t, "a version that is not kept", err, reason.NotFound)
+	reasontest.Want(t, "a version that is not kept", err, reason.NotFound)
 	m := must.Get(w.Get(t.Context(), bob, token))(t)
 	if len(m.Versions) != vault.KeptVersions || m.Versions[0].Version != 3 || m.Versions[0].By != ann.Principal || !m.Versions[0].At.Equal(w.at) {
 		t.Errorf("history %v", m.Versions)
@@ -44,7 +45,7 @@ func TestPutAndReveal(t *testing.T) {
 	}
 	must.Do(t, w.Remove(t.Context(), ann, token))
 	_, err = w.Get(t.Context(), ann, token)
-	refused(t, "a removed secret", err, reason.NotFound)
+	reasontest.Want(t, "a removed secret", err, reason.NotFound)
 }
 
 func TestMetadata(t *testing.T) {
@@ -66,7 +67,7 @@ func TestMetadata(t *testing.T) {
 		t.Errorf("after another value: %+v", m)
 	}
 	_, err := w.Put(t.Context(), ann, vault.Ref{Scope: "global", Key: "none"}, nil, set)
-	refused(t, "metadata of no secret", err, reason.NotFound)
+	reasontest.Want(t, "metadata of no secret", err, reason.NotFound)
 }
 
 func TestPutRefuses(t *testing.T) {
@@ -111,7 +112,7 @@ func TestPutRefuses(t *testing.T) {
 			w := newWorld(t)
 			scope, key, _ := strings.Cut(c.ref, "/")
 			_, err := w.Put(t.Context(), ann, vault.Ref{Scope: scope, Key: key}, []byte(c.value), c.set)
-			refused(t, name, err, c.want)
+			reasontest.Want(t, name, err, c.want)
 			if len(w.store.Events()) > 0 || err != nil && c.value != "" && len(c.value) > 4 && strings.Contains(err.Error(), c.value) {
 				t.Errorf("%d events; %v", len(w.store.Events()), err)
 			}
@@ -165,7 +166,7 @@ func TestCallerIsRequired(t *testing.T) {
 			// The error does not disclose whether the secret exists.
 			"reveal nothing": func() error { _, _, err := w.Reveal(ctx, *who, vault.Ref{Scope: "global", Key: "no"}, 0); return err },
 		} {
-			refused(t, who.Principal.String()+" "+what, do(), want)
+			reasontest.Want(t, who.Principal.String()+" "+what, do(), want)
 		}
 	}
 	for what, do := range map[string]func(access.Caller) error{
@@ -177,7 +178,7 @@ func TestCallerIsRequired(t *testing.T) {
 			return err
 		},
 	} {
-		refused(t, "nobody's "+what, do(access.Caller{}), reason.PermissionDenied)
+		reasontest.Want(t, "nobody's "+what, do(access.Caller{}), reason.PermissionDenied)
 	}
 	if got := w.codes(0); !slices.Equal(got, []event.Code{event.SecretPut}) {
 		t.Errorf("events %v", got)
@@ -218,7 +219,7 @@ func TestJournalIsRequired(t *testing.T) {
 	}
 	w.store.Fail(nil)
 	_, err = h.Value(ctx, "api.example.org")
-	refused(t, "a use after the end", err, reason.NotFound)
+	reasontest.Want(t, "a use after the end", err, reason.NotFound)
 	if got := w.reveal(t, token); got != "the value" {
 		t.Errorf("the value is %q", got)
 	}
@@ -260,16 +261,16 @@ func TestExpired(t *testing.T) {
 	}
 	w.at = w.at.Add(time.Microsecond)
 	_, _, err := w.Reveal(t.Context(), ann, token, 0)
-	refused(t, "reveal", err, reason.SecretExpired)
+	reasontest.Want(t, "reveal", err, reason.SecretExpired)
 	_, err = w.Lease(t.Context(), vault.Borrower{Caller: bot}, vault.LeaseRequest{Ref: token, Run: "r", Until: w.at.Add(time.Hour)})
-	refused(t, "lease", err, reason.SecretExpired)
+	reasontest.Want(t, "lease", err, reason.SecretExpired)
 	_, err = h.Value(t.Context(), "h")
-	refused(t, "a lease of before", err, reason.NotFound)
+	reasontest.Want(t, "a lease of before", err, reason.NotFound)
 	if got := w.placeholders(t, bot); len(got) != 0 {
 		t.Errorf("placeholders %v", got)
 	}
 	_, err = w.Put(t.Context(), ann, token, []byte("another-one"), vault.Metadata{})
-	refused(t, "a value that is over already", err, reason.InvalidInput)
+	reasontest.Want(t, "a value that is over already", err, reason.InvalidInput)
 	must.Get(w.Put(t.Context(), ann, token, []byte("another-one"), vault.Metadata{Expires: p(time.Time{})}))(t)
 	if got := w.reveal(t, token); got != "another-one" {
 		t.Errorf("after another value: %q", got)
@@ -282,14 +283,14 @@ func TestLocked(t *testing.T) {
 	w.put(t, token, "the value")
 	w.keys.Lock()
 	_, _, err := w.Reveal(t.Context(), ann, token, 0)
-	refused(t, "reveal", err, reason.VaultLocked)
+	reasontest.Want(t, "reveal", err, reason.VaultLocked)
 	if !strings.Contains(fmt.Sprint(err), "vault://global/token") {
 		t.Errorf("it does not name the secret: %v", err)
 	}
 	_, err = w.List(t.Context(), ann, vault.Page{Limit: 9})
-	refused(t, "list", err, reason.VaultLocked)
+	reasontest.Want(t, "list", err, reason.VaultLocked)
 	_, err = w.Put(t.Context(), ann, vault.Ref{Scope: "global", Key: "x"}, []byte("x"), vault.Metadata{})
-	refused(t, "put", err, reason.VaultLocked)
+	reasontest.Want(t, "put", err, reason.VaultLocked)
 }
 
 func TestList(t *testing.T) {

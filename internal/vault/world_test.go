@@ -7,7 +7,6 @@ import (
 	"palyra/internal/core/access"
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
-	"palyra/internal/core/reason"
 	"palyra/internal/vault"
 	"palyra/internal/vault/vaulttest"
 )
@@ -78,14 +77,6 @@ func (w *world) reveal(t *testing.T, ref vault.Ref) string {
 	value, _, err := w.Reveal(t.Context(), ann, ref, 0)
 	must.Do(t, err)
 	return string(value)
-}
-
-// refused fails the test unless an error has the reason.
-func refused(t *testing.T, what string, err error, want reason.Code) {
-	t.Helper()
-	if reason.Of(err) != want {
-		t.Errorf("%s: %v, want %s", what, err, want)
-	}
 }
 
 // codes returns the codes of the events after the first ones.

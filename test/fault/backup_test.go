@@ -36,7 +36,7 @@ func TestBackupOnAFullDisk(t *testing.T) {
 	d.Stop()
 	id := must.Get(age.GenerateX25519Identity())(t)
 	identity := filepath.Join(t.TempDir(), "identity")
-	write(t, identity, id.String()+"\n")
+	must.Write(t, identity, id.String()+"\n")
 	disk := filepath.Join(d.Dir, "disk")
 	must.Do(t, os.Mkdir(disk, 0o700))
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -41,12 +40,12 @@ func prepare(t *testing.T) *daemon {
 	t.Helper()
 	d := &daemon{Palyrad: process.NewPalyrad(t, filepath.Join(programs, "palyrad"), filepath.Join(t.TempDir(), "palyra-fault"))}
 	d.MayEnd = true
-	write(t, filepath.Join(d.Policies, "10.cedar"), unattended)
+	must.Write(t, filepath.Join(d.Policies, "10.cedar"), unattended)
 	var limits strings.Builder
 	for _, class := range []string{"read", "mutate", "decide", "tool_call", "run", "secret"} {
 		fmt.Fprintf(&limits, "[rate_limits.%s]\nper_second = 10000\nburst = 10000\n", class)
 	}
-	write(t, d.Config, fmt.Sprintf(`state_dir = %q
+	must.Write(t, d.Config, fmt.Sprintf(`state_dir = %q
 vault.backend = "file"
 max_calls_per_session = 1000000
 [listen]
@@ -73,11 +72,6 @@ func start(t *testing.T) *daemon {
 	d := prepare(t)
 	d.Start()
 	return d
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // awaitServing is AwaitReady for a palyrad that may have failed to log the ready line, although

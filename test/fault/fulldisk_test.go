@@ -79,7 +79,7 @@ func onSmallDiskWith(t *testing.T, size, settings string) (*daemon, filler) {
 	t.Helper()
 	d := prepare(t)
 	text := must.Get(os.ReadFile(d.Config))(t)
-	write(t, d.Config, string(text)+settings)
+	must.Write(t, d.Config, string(text)+settings)
 	must.Do(t, os.Mkdir(d.State, 0o700))
 	d.Wrap = inNamespace(t, d.State, size)
 	d.Start()

@@ -148,7 +148,7 @@ func (d *daemon) wholeAfter(what, key string, before map[string]string, n int, s
 func (d *daemon) envelope(of reply, name string) string {
 	d.T.Helper()
 	path := filepath.Join(d.Dir, name)
-	write(d.T, path, d.run("palyra", "attest", "show", of.attestation, "-o", "json"))
+	must.Write(d.T, path, d.run("palyra", "attest", "show", of.attestation, "-o", "json"))
 	return path
 }
 

@@ -28,11 +28,11 @@ func preparePairing(t *testing.T) (d *daemon, address string) {
 	t.Helper()
 	d = prepare(t)
 	settings := strings.Replace(string(must.Get(os.ReadFile(d.Config))(t)), "[approvals]\n", "[approvals]\nmax_created_per_minute_per_run = 1000\n", 1) + "[rate_limits.pairing]\nper_second = 10000\nburst = 10000\n"
-	write(t, d.Config, settings)
+	must.Write(t, d.Config, settings)
 	d.Start()
 	address = d.Log().Await(process.ReadyLine, d.Ended)[1]
 	d.Stop()
-	write(t, d.Config, strings.Replace(settings, `api = "127.0.0.1:0"`, fmt.Sprintf("api = %q", address), 1))
+	must.Write(t, d.Config, strings.Replace(settings, `api = "127.0.0.1:0"`, fmt.Sprintf("api = %q", address), 1))
 	d.Start()
 	return d, address
 }

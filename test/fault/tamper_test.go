@@ -57,7 +57,7 @@ func journalOf(t *testing.T) exported {
 		t.Fatalf("key set: exit code %d: %s", code, msg)
 	}
 	keys := filepath.Join(d.Dir, "keys.json")
-	write(t, keys, set)
+	must.Write(t, keys, set)
 	d.Kill()
 	text := must.Get(os.ReadFile(path))(t)
 	e := exported{of: d, keys: keys, lines: bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))}
@@ -77,7 +77,7 @@ func (e exported) with(t *testing.T, events []journal.Event) string {
 		text = append(append(text, line...), '\n')
 	}
 	path := filepath.Join(t.TempDir(), "export.ndjson")
-	write(t, path, string(append(append(text, e.lines[len(e.lines)-1]...), '\n')))
+	must.Write(t, path, string(append(append(text, e.lines[len(e.lines)-1]...), '\n')))
 	return path
 }
 
@@ -141,7 +141,7 @@ func (e exported) rewritten(t *testing.T) {
 		t.Fatalf("%d dropped, %d changed, %v", dropped, changed, err)
 	}
 	path := filepath.Join(t.TempDir(), "forged.ndjson")
-	write(t, path, string(text))
+	must.Write(t, path, string(text))
 	d := &daemon{Palyrad: &process.Palyrad{T: t, Dir: t.TempDir(), Config: e.of.Config}}
 	code, out, msg := d.cli("journal", "verify", path, "--keys", e.keys)
 	if code != 8 || out != "" || !strings.Contains(msg, "signed by a key that "+e.keys+" does not have") {

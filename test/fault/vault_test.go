@@ -338,7 +338,7 @@ func TestVaultOlderRows(t *testing.T) {
 	}
 	d.Stop()
 	aside := filepath.Join(d.Dir, "aside.db")
-	write(t, aside, string(must.Get(os.ReadFile(d.store()))(t)))
+	must.Write(t, aside, string(must.Get(os.ReadFile(d.store()))(t)))
 	d.Start()
 	v = d.secretsOf()
 	must.Do(t, put(t.Context(), v, "replaced", marked+" since"))
@@ -368,7 +368,7 @@ func TestVaultKeyringUnavailable(t *testing.T) {
 	k := keyringtest.Start(t)
 	d := prepare(t)
 	text := string(must.Get(os.ReadFile(d.Config))(t))
-	write(t, d.Config, strings.Replace(text, `vault.backend = "file"`, `vault.backend = "secret_service"`, 1))
+	must.Write(t, d.Config, strings.Replace(text, `vault.backend = "file"`, `vault.backend = "secret_service"`, 1))
 	d.Keeps("the vault's values", marked)
 	d.Env = []string{"DBUS_SESSION_BUS_ADDRESS=" + k.Address}
 	d.Start()

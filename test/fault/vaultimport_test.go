@@ -35,10 +35,10 @@ func TestVaultImportKilled(t *testing.T) {
 	d := prepare(t)
 	settings := string(must.Get(os.ReadFile(d.Config))(t))
 	for name, value := range imported {
-		write(t, filepath.Join(d.Dir, name), value+"\n")
+		must.Write(t, filepath.Join(d.Dir, name), value+"\n")
 		settings += fmt.Sprintf("[[secrets]]\nname = %q\nfile = \"~/%s\"\nhosts = [\"%s.test:443\"]\n", name, name, name)
 	}
-	write(t, d.Config, settings)
+	must.Write(t, d.Config, settings)
 	d.Start()
 	v := d.secretsOf()
 	kills := 0

@@ -102,8 +102,8 @@ func TestPackagesThatDoNotSupportNode(t *testing.T) {
 			t.Parallel()
 			w := newNodeWorld(t)
 			from, to := filepath.Join(w.dir, "from"), filepath.Join(w.dir, "to")
-			write(t, from+"/package.json", "{}")
-			write(t, from+"/package-lock.json", "{}")
+			must.Write(t, from+"/package.json", "{}")
+			must.Write(t, from+"/package-lock.json", "{}")
 			code, output := w.run(c.env, "npm.sh", from, to)
 			if (code != 0) != c.fails || !strings.Contains(output, c.want) || c.unwanted != "" && strings.Contains(output, c.unwanted) {
 				t.Errorf("exit code %d: %s", code, output)
@@ -148,8 +148,8 @@ func TestBindings(t *testing.T) {
 		"node_modules/libc":      entry{"optional": true, "os": []string{"linux"}, "cpu": []string{arch}, "libc": []string{"neither"}},
 		"node_modules/belonging": entry{"optional": true},
 	}}))(t)
-	write(t, dir+"/package-lock.json", string(lock))
-	write(t, dir+"/node_modules/text/package.json", "{}")
+	must.Write(t, dir+"/package-lock.json", string(lock))
+	must.Write(t, dir+"/node_modules/text/package.json", "{}")
 	check := func() (string, error) {
 		out, err := exec.CommandContext(t.Context(), node, repository+"/scripts/node/bindings.mjs", dir).CombinedOutput()
 		return string(out), err
@@ -157,7 +157,7 @@ func TestBindings(t *testing.T) {
 	if out, err := check(); err == nil || !strings.HasPrefix(out, `node_modules/here is not installed: it requires {"node":">=99"}`) || strings.Count(out, "\n") != 1 {
 		t.Errorf("%v: %s", err, out)
 	}
-	write(t, dir+"/node_modules/here/package.json", "{}")
+	must.Write(t, dir+"/node_modules/here/package.json", "{}")
 	if out, err := check(); err != nil || out != "" {
 		t.Errorf("all are installed: %v: %s", err, out)
 	}

@@ -156,8 +156,8 @@ func TestSameFiles(t *testing.T) {
 		names  []string
 	}{
 		{"equal", func(*testing.T, string, string) {}, nil},
-		{"more here", func(t *testing.T, here, _ string) { write(t, here+"/attack-matrix.txt", "x") }, nil},
-		{"another byte", func(t *testing.T, _, there string) { write(t, there+"/palyrad", "another") }, []string{"palyrad differs"}},
+		{"more here", func(t *testing.T, here, _ string) { must.Write(t, here+"/attack-matrix.txt", "x") }, nil},
+		{"another byte", func(t *testing.T, _, there string) { must.Write(t, there+"/palyrad", "another") }, []string{"palyrad differs"}},
 		{"missing", func(t *testing.T, here, _ string) { must.Do(t, os.Remove(here+"/share/man/palyra.1")) }, []string{"share/man/palyra.1 differs", "missing"}},
 		{"nothing was built", func(t *testing.T, _, there string) {
 			must.Do(t, os.RemoveAll(there))
@@ -169,9 +169,9 @@ func TestSameFiles(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "a b")
 			here, there := dir+"/here", dir+"/there"
 			for _, root := range []string{here, there} {
-				write(t, root+"/palyra", "one")
-				write(t, root+"/palyrad", "two")
-				write(t, root+"/share/man/palyra.1", "page")
+				must.Write(t, root+"/palyra", "one")
+				must.Write(t, root+"/palyrad", "two")
+				must.Write(t, root+"/share/man/palyra.1", "page")
 			}
 			c.change(t, here, there)
 			out, err := exec.CommandContext(t.Context(), repository+"/scripts/same-files.sh", here, there).CombinedOutput()
@@ -191,10 +191,4 @@ func TestSameFiles(t *testing.T) {
 			}
 		})
 	}
-}
-
-func write(t *testing.T, name, text string) {
-	t.Helper()
-	must.Do(t, os.MkdirAll(filepath.Dir(name), 0o700))
-	must.Do(t, os.WriteFile(name, []byte(text), 0o600))
 }

@@ -9,6 +9,7 @@ import (
 	"palyra/internal/call/approval/approvaltest"
 	"palyra/internal/core/access"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/core/tool"
 )
 
@@ -91,7 +92,7 @@ func TestExactGrantDoesNotCoverAnotherCall(t *testing.T) {
 			t.Errorf("%s: the grant is offered", field)
 		}
 		_, err := d.Grants.Answer(t.Context(), id, ask)
-		wantReason(t, err, reason.BindingMismatch)
+		reasontest.Want(t, "the error", err, reason.BindingMismatch)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 func TestAllowOnce(t *testing.T) {
@@ -34,7 +35,7 @@ func TestAllowOnce(t *testing.T) {
 		t.Errorf("journal %v, want %v", got, want)
 	}
 	err := d.Requests.Consume(t.Context(), a, decided)
-	wantReason(t, err, reason.ApprovalConflict)
+	reasontest.Want(t, "the error", err, reason.ApprovalConflict)
 	if n := count(d.Store, event.Decided); n != 1 {
 		t.Errorf("%d decided events after the second use, want 1", n)
 	}
@@ -60,7 +61,7 @@ func TestVetoDenies(t *testing.T) {
 		t.Errorf("message %q, remedy %q", out.Answer.Message(), out.Answer.Remedy())
 	}
 	err := d.Requests.Consume(t.Context(), out.Answer)
-	wantReason(t, err, reason.PermitRefused)
+	reasontest.Want(t, "the error", err, reason.PermitRefused)
 }
 
 func TestTwoVotesAllow(t *testing.T) {
@@ -70,7 +71,7 @@ func TestTwoVotesAllow(t *testing.T) {
 	p, rec := waiting(t, d)
 	decide(t, d, alice, rec.ID, yes)
 	_, err := d.Votes.Decide(t.Context(), alice, rec.ID, yes)
-	wantReason(t, err, reason.ApprovalConflict)
+	reasontest.Want(t, "the error", err, reason.ApprovalConflict)
 	wantState(t, d.Desk, rec.ID, approval.Pending)
 	decide(t, d, bob, rec.ID, yes)
 	if out := <-p.Done; len(out.Answer.Votes()) != 2 || !out.Answer.Allowed() {
@@ -85,20 +86,20 @@ func TestWhoMayNotDecide(t *testing.T) {
 	agent := approvaltest.Caller("x")
 	agent.Principal = access.Agent("other")
 	_, err := d.Votes.Decide(t.Context(), agent, rec.ID, yes)
-	wantReason(t, err, reason.PermissionDenied)
+	reasontest.Want(t, "the error", err, reason.PermissionDenied)
 
 	_, own := waiting(t, d, func(a *approval.Ask) {
 		a.Proposal.Caller = alice
 		a.Plan.Binding.Principal, a.Plan.Binding.OnBehalfOf = "user:alice", "user:alice"
 	})
 	_, err = d.Votes.Decide(t.Context(), alice, own.ID, yes)
-	wantReason(t, err, reason.PermissionDenied)
+	reasontest.Want(t, "the error", err, reason.PermissionDenied)
 	wantState(t, d.Desk, own.ID, approval.Pending)
 	// Control: another user may decide.
 	decide(t, d, bob, own.ID, yes)
 
 	_, err = d.Votes.Decide(t.Context(), alice, "01J00000000000000000000000", yes)
-	wantReason(t, err, reason.NotFound)
+	reasontest.Want(t, "the error", err, reason.NotFound)
 }
 
 func TestShownDigest(t *testing.T) {
@@ -106,7 +107,7 @@ func TestShownDigest(t *testing.T) {
 	d := approvaltest.NewDesk(t)
 	_, rec := waiting(t, d)
 	_, err := d.Votes.Decide(t.Context(), alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: "sha256:other"})
-	wantReason(t, err, reason.DigestMismatch)
+	reasontest.Want(t, "the error", err, reason.DigestMismatch)
 	wantState(t, d.Desk, rec.ID, approval.Pending)
 	decide(t, d, alice, rec.ID, approval.Ballot{Allow: true, ShownDigest: rec.CallDigest})
 }
@@ -117,7 +118,7 @@ func TestJudgeErrorKeepsNoVote(t *testing.T) {
 	_, rec := waiting(t, d)
 	d.Judge.Fail(reason.Errorf(reason.PolicyError, "boom"))
 	_, err := d.Votes.Decide(t.Context(), alice, rec.ID, yes)
-	wantReason(t, err, reason.PolicyError)
+	reasontest.Want(t, "the error", err, reason.PolicyError)
 	if rec = wantState(t, d.Desk, rec.ID, approval.Pending); len(rec.Votes) != 0 {
 		t.Errorf("%d votes kept", len(rec.Votes))
 	}
@@ -148,7 +149,7 @@ func TestBallots(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, rec := waiting(t, d)
 			_, err := d.Votes.Decide(t.Context(), alice, rec.ID, c.ballot)
-			wantReason(t, err, c.want)
+			reasontest.Want(t, "the error", err, c.want)
 			wantState(t, d.Desk, rec.ID, approval.Pending)
 		})
 	}
@@ -168,7 +169,7 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("answer %v %v", out.Answer.Kind(), out.Err)
 		}
 		_, err := d.Votes.Decide(t.Context(), alice, rec.ID, yes)
-		wantReason(t, err, reason.ApprovalConflict)
+		reasontest.Want(t, "the error", err, reason.ApprovalConflict)
 		var e *reason.Error
 		if !errors.As(err, &e) || e.Fields["state"] != "expired" || e.Fields["changed_by"] != "service:palyrad" {
 			t.Errorf("the conflict does not say who won: %v", err)
@@ -187,7 +188,7 @@ func TestLateVoteLosesWithoutTimer(t *testing.T) {
 		rec := <-p.Records
 		time.Sleep(10 * time.Minute)
 		_, err := d.Votes.Decide(t.Context(), alice, rec.ID, yes)
-		wantReason(t, err, reason.ApprovalConflict)
+		reasontest.Want(t, "the error", err, reason.ApprovalConflict)
 		wantState(t, d, rec.ID, approval.Expired)
 		if out := <-p.Done; out.Answer.Kind() != approval.ByExpiry {
 			t.Errorf("the caller got %v", out.Answer.Kind())
@@ -237,7 +238,7 @@ func TestUnusedAllowExpires(t *testing.T) {
 		synctest.Wait()
 		wantState(t, d.Desk, a.ApprovalID(), approval.Expired)
 		err := d.Requests.Consume(t.Context(), a, event.Draft{Code: event.Decided, Actor: "a", Payload: json.RawMessage(`{}`)})
-		wantReason(t, err, reason.ApprovalExpired)
+		reasontest.Want(t, "the error", err, reason.ApprovalExpired)
 		if count(d.Store, event.Decided) != 0 {
 			t.Error("an expired approval decided a call")
 		}

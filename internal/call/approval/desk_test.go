@@ -9,7 +9,6 @@ import (
 	"palyra/internal/call/approval/approvaltest"
 	"palyra/internal/core/access"
 	"palyra/internal/core/event"
-	"palyra/internal/core/reason"
 )
 
 var (
@@ -51,13 +50,6 @@ func allowed(t *testing.T, d *approvaltest.Desk, b approval.Ballot, changes ...f
 		t.Fatalf("answer %v, %v, want ByApproval", out.Answer.Kind(), out.Err)
 	}
 	return out.Answer
-}
-
-func wantReason(t *testing.T, err error, want reason.Code) {
-	t.Helper()
-	if got := reason.Of(err); got != want {
-		t.Errorf("error %v has reason %q, want %q", err, got, want)
-	}
 }
 
 func wantState(t *testing.T, d *approval.Desk, id string, want approval.State) approval.Record {

@@ -10,6 +10,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 func TestFreeze(t *testing.T) {
@@ -33,12 +34,12 @@ func TestFreeze(t *testing.T) {
 		}
 	}
 	for _, a := range []approval.Answer{byGrant, byApproval, approval.NotNeeded()} {
-		wantReason(t, d.Requests.Recheck(t.Context(), a), reason.GatewayFrozen)
+		reasontest.Want(t, "the error", d.Requests.Recheck(t.Context(), a), reason.GatewayFrozen)
 	}
 	_, err = d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, otherArguments)), nil)
-	wantReason(t, err, reason.GatewayFrozen)
+	reasontest.Want(t, "the error", err, reason.GatewayFrozen)
 	_, err = d.Grants.Answer(t.Context(), id, approvaltest.Ask(t))
-	wantReason(t, err, reason.GatewayFrozen)
+	reasontest.Want(t, "the error", err, reason.GatewayFrozen)
 	decide(t, d, alice, pending.ID, yes) // approvers may continue to answer
 	<-p.Done
 	if n := count(d.Store, event.Decided); n != 0 {
@@ -52,7 +53,7 @@ func TestFreeze(t *testing.T) {
 	must.Do(t, d.Freezer.Freeze(t.Context(), bob, "me too"))
 	agent := alice
 	agent.Principal = access.Agent("builder")
-	wantReason(t, d.Freezer.Thaw(t.Context(), agent), reason.PermissionDenied)
+	reasontest.Want(t, "the error", d.Freezer.Thaw(t.Context(), agent), reason.PermissionDenied)
 	for range 2 {
 		must.Do(t, d.Freezer.Thaw(t.Context(), bob))
 	}

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 // mintGrant makes alice approve an ask with a standing scope. It consumes the approval and
@@ -76,7 +77,7 @@ func TestMatchers(t *testing.T) {
 					t.Errorf("other %s: answer %v, %v", name, a.Kind(), err)
 				}
 				if !c.want {
-					wantReason(t, err, reason.BindingMismatch)
+					reasontest.Want(t, "the error", err, reason.BindingMismatch)
 				}
 			}
 		})
@@ -124,7 +125,7 @@ func TestGrantExpires(t *testing.T) {
 		if found(t, d, approvaltest.Ask(t)) {
 			t.Error("the grant outlived its time")
 		}
-		wantReason(t, d.Requests.Consume(t.Context(), answer), reason.ApprovalExpired)
+		reasontest.Want(t, "the error", d.Requests.Consume(t.Context(), answer), reason.ApprovalExpired)
 		g, err := d.Grants.Get(t.Context(), id)
 		if err != nil || !g.EndedAt.Equal(g.ExpiresAt) || count(d.Store, event.GrantEnded) != 1 {
 			t.Errorf("grant %+v, %v", g, err)
@@ -192,7 +193,7 @@ func TestBroadGrantNeedsPermission(t *testing.T) {
 	broad := approval.Ballot{Allow: true, Scope: approval.Session, Match: approval.MatchTool}
 	_, rec := waiting(t, d)
 	_, err := d.Votes.Decide(t.Context(), alice, rec.ID, broad)
-	wantReason(t, err, reason.PermissionDenied)
+	reasontest.Want(t, "the error", err, reason.PermissionDenied)
 	decide(t, d, bob, rec.ID, broad) // control: with the permission, it succeeds
 }
 
@@ -225,9 +226,9 @@ func TestRevokeBeatsQueuedDispatch(t *testing.T) {
 		t.Fatalf("control: before the revoke: %v", err)
 	}
 	must.Get(d.Grants.Revoke(t.Context(), bob, id, "stop"))(t)
-	wantReason(t, d.Requests.Recheck(t.Context(), a), reason.ApprovalRevoked)
+	reasontest.Want(t, "the error", d.Requests.Recheck(t.Context(), a), reason.ApprovalRevoked)
 	_, err = d.Grants.Revoke(t.Context(), bob, id, "again")
-	wantReason(t, err, reason.ApprovalConflict)
+	reasontest.Want(t, "the error", err, reason.ApprovalConflict)
 }
 
 func TestWhoMayRevokeGrant(t *testing.T) {
@@ -237,7 +238,7 @@ func TestWhoMayRevokeGrant(t *testing.T) {
 	stranger := approvaltest.Caller("x")
 	stranger.Principal = access.Agent("stranger")
 	_, err := d.Grants.Revoke(t.Context(), stranger, id, "")
-	wantReason(t, err, reason.PermissionDenied)
+	reasontest.Want(t, "the error", err, reason.PermissionDenied)
 	self := approvaltest.Caller("x")
 	self.Principal = access.Agent("builder")
 	if _, err := d.Grants.Revoke(t.Context(), self, id, ""); err != nil {

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/core/access"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 func numbered(n int, run string) func(*approval.Ask) {
@@ -29,7 +30,7 @@ func TestRateOfNewRecords(t *testing.T) {
 			waiting(t, d, numbered(n, "r1"))
 		}
 		_, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(20, "r1"))), nil)
-		wantReason(t, err, reason.ApprovalLimit)
+		reasontest.Want(t, "the error", err, reason.ApprovalLimit)
 		waiting(t, d, numbered(20, "r2")) // control: another run may
 		waiting(t, d, numbered(3, "r1"))  // joining a pending ask does not count as an ask
 		time.Sleep(time.Minute)
@@ -51,7 +52,7 @@ func TestPendingPerRun(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		_, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(50, "r1"))), nil)
-		wantReason(t, err, reason.ApprovalLimit)
+		reasontest.Want(t, "the error", err, reason.ApprovalLimit)
 		last.Leave(nil) // one slot is free again
 		<-last.Done
 		waiting(t, d, numbered(50, "r1"))
@@ -71,7 +72,7 @@ func TestPendingPerPrincipal(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		_, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(200, "fresh"))), nil)
-		wantReason(t, err, reason.ApprovalLimit)
+		reasontest.Want(t, "the error", err, reason.ApprovalLimit)
 	})
 }
 
@@ -164,7 +165,7 @@ func flood(t *testing.T, d *approvaltest.Desk, by string) (asked int) {
 			asked++
 			p.Leave(nil) // pending asks are not the limit under test
 		case out := <-p.Done:
-			wantReason(t, out.Err, reason.ApprovalLimit)
+			reasontest.Want(t, "the error", out.Err, reason.ApprovalLimit)
 		}
 	}
 	return asked
@@ -211,7 +212,7 @@ func TestRateLimitSurvivesRestart(t *testing.T) {
 		}
 		again := approvaltest.NewDeskOn(t, store, approval.Limits{})
 		_, err := again.Requests.Resolve(t.Context(), new(approvaltest.Ask(t, numbered(60, "fresh"))), nil)
-		wantReason(t, err, reason.ApprovalLimit)
+		reasontest.Want(t, "the error", err, reason.ApprovalLimit)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"palyra/internal/call/approval/approvaltest"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 // TestRecheckOfApproval covers the events that can happen between the decision and the start of
@@ -16,7 +17,7 @@ func TestRecheckOfApproval(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
 	unused := allowed(t, d, yes)
-	wantReason(t, d.Requests.Recheck(t.Context(), unused), reason.ApprovalConflict)
+	reasontest.Want(t, "the error", d.Requests.Recheck(t.Context(), unused), reason.ApprovalConflict)
 	must.Do(t, d.Requests.Consume(t.Context(), unused))
 	if err := d.Requests.Recheck(t.Context(), unused); err != nil {
 		t.Errorf("control: a consumed approval: %v", err)
@@ -24,12 +25,12 @@ func TestRecheckOfApproval(t *testing.T) {
 
 	revoked := allowed(t, d, yes, otherArguments)
 	must.Get(d.Records.Revoke(t.Context(), bob, revoked.ApprovalID(), "stop"))(t)
-	wantReason(t, d.Requests.Recheck(t.Context(), revoked), reason.ApprovalRevoked)
+	reasontest.Want(t, "the error", d.Requests.Recheck(t.Context(), revoked), reason.ApprovalRevoked)
 
 	gone := allowed(t, d, yes, otherSession)
 	must.Do(t, d.Records.MarkRunsGone(t.Context()))
-	wantReason(t, d.Requests.Recheck(t.Context(), gone), reason.ApprovalExpired)
-	wantReason(t, d.Requests.Recheck(t.Context(), approval.Answer{}), reason.PermitRefused)
+	reasontest.Want(t, "the error", d.Requests.Recheck(t.Context(), gone), reason.ApprovalExpired)
+	reasontest.Want(t, "the error", d.Requests.Recheck(t.Context(), approval.Answer{}), reason.PermitRefused)
 }
 
 // Revoking a grant stops the call whose votes created it.
@@ -43,7 +44,7 @@ func TestRevokedGrantStopsItsFirstCall(t *testing.T) {
 	}
 	rec := must.Get(d.Records.Get(t.Context(), a.ApprovalID()))(t)
 	must.Get(d.Grants.Revoke(t.Context(), bob, rec.GrantID, "stop"))(t)
-	wantReason(t, d.Requests.Recheck(t.Context(), a), reason.ApprovalRevoked)
+	reasontest.Want(t, "the error", d.Requests.Recheck(t.Context(), a), reason.ApprovalRevoked)
 }
 
 // A call does not start if its grant expired between the decision and the start.
@@ -55,7 +56,7 @@ func TestRecheckOfEndedGrant(t *testing.T) {
 		a := must.Get(d.Grants.Answer(t.Context(), id, approvaltest.Ask(t)))(t)
 		must.Do(t, d.Requests.Consume(t.Context(), a))
 		time.Sleep(time.Minute)
-		wantReason(t, d.Requests.Recheck(t.Context(), a), reason.ApprovalExpired)
+		reasontest.Want(t, "the error", d.Requests.Recheck(t.Context(), a), reason.ApprovalExpired)
 	})
 }
 
@@ -63,6 +64,6 @@ func TestRecheckOfEndedGrant(t *testing.T) {
 func TestNotNeededIsNotConsumed(t *testing.T) {
 	t.Parallel()
 	d := approvaltest.NewDesk(t)
-	wantReason(t, d.Requests.Consume(t.Context(), approval.NotNeeded()), reason.PermitRefused)
+	reasontest.Want(t, "the error", d.Requests.Consume(t.Context(), approval.NotNeeded()), reason.PermitRefused)
 	must.Check(t, d.Requests.Recheck(t.Context(), approval.NotNeeded()))
 }

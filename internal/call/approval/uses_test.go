@@ -12,6 +12,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 func uses(n int64) approval.Ballot {
@@ -43,14 +44,14 @@ func TestGrantUseLimit(t *testing.T) {
 		t.Error("a grant that is used up is found")
 	}
 	_, err := d.Grants.Answer(t.Context(), id, approvaltest.Ask(t))
-	wantReason(t, err, reason.ApprovalExpired)
+	reasontest.Want(t, "the error", err, reason.ApprovalExpired)
 	d = approvaltest.NewDeskOn(t, store, approval.Limits{})
 	if found(t, d, approvaltest.Ask(t)) {
 		t.Error("after a restart, a grant that is used up is found")
 	}
 	// A queued call can still be stopped.
 	must.Get(d.Grants.Revoke(t.Context(), bob, id, "stop"))(t)
-	wantReason(t, d.Requests.Recheck(t.Context(), last), reason.ApprovalRevoked)
+	reasontest.Want(t, "the error", d.Requests.Recheck(t.Context(), last), reason.ApprovalRevoked)
 }
 
 // Exactly one of several concurrent calls gets the last use of a grant. Control: a grant with a
@@ -97,7 +98,7 @@ func TestUseLimits(t *testing.T) {
 	_, rec := waiting(t, d)
 	for _, b := range []approval.Ballot{uses(-1), uses(approval.MaxUses + 1), {Allow: true, Uses: 1}} {
 		_, err := d.Votes.Decide(t.Context(), alice, rec.ID, b)
-		wantReason(t, err, reason.InvalidInput)
+		reasontest.Want(t, "the error", err, reason.InvalidInput)
 	}
 	decide(t, d, alice, rec.ID, uses(approval.MaxUses)) // control
 }
@@ -116,7 +117,7 @@ func TestExactScopeOnly(t *testing.T) {
 			t.Errorf("%d answers are offered: %+v", n, rec.Prompt.Scopes)
 		}
 		_, err := d.Votes.Decide(t.Context(), alice, rec.ID, wide)
-		wantReason(t, err, reason.InvalidInput)
+		reasontest.Want(t, "the error", err, reason.InvalidInput)
 		wantState(t, d.Desk, rec.ID, approval.Pending)
 		decide(t, d, alice, rec.ID, approval.Ballot{Allow: true, Scope: approval.Timeboxed, TTL: time.Hour})
 
@@ -132,7 +133,7 @@ func TestExactScopeOnly(t *testing.T) {
 			t.Errorf("a grant with matcher %s covers a call that runs anything", match)
 		}
 		_, err = d.Grants.Answer(t.Context(), id, ask)
-		wantReason(t, err, reason.BindingMismatch)
+		reasontest.Want(t, "the error", err, reason.BindingMismatch)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 func TestIdenticalAsksShareOneRecord(t *testing.T) {
@@ -112,7 +113,7 @@ func TestLastWaiterLeavingCancels(t *testing.T) {
 			t.Errorf("cancelled by %s", after.ChangedBy)
 		}
 		_, err := d.Votes.Decide(t.Context(), alice, rec.ID, yes)
-		wantReason(t, err, reason.ApprovalConflict)
+		reasontest.Want(t, "the error", err, reason.ApprovalConflict)
 	})
 }
 
@@ -134,7 +135,7 @@ func TestUnusedAnswerServesTheRepeatedCall(t *testing.T) {
 			t.Fatalf("the repeated call got %v, %v", again.Kind(), err)
 		}
 		must.Do(t, d.Requests.Consume(t.Context(), again))
-		wantReason(t, d.Requests.Consume(t.Context(), a), reason.ApprovalConflict)
+		reasontest.Want(t, "the error", d.Requests.Consume(t.Context(), a), reason.ApprovalConflict)
 	})
 }
 
@@ -144,17 +145,17 @@ func TestStoreFailureAllowsNothing(t *testing.T) {
 	full := reason.Errorf(reason.JournalUnavailable, "disk full")
 	d.FailNext(full)
 	_, err := d.Requests.Resolve(t.Context(), new(approvaltest.Ask(t)), nil)
-	wantReason(t, err, reason.JournalUnavailable)
+	reasontest.Want(t, "the error", err, reason.JournalUnavailable)
 
 	p, rec := waiting(t, d)
 	d.FailNext(full)
 	_, err = d.Votes.Decide(t.Context(), alice, rec.ID, yes)
-	wantReason(t, err, reason.JournalUnavailable)
+	reasontest.Want(t, "the error", err, reason.JournalUnavailable)
 	wantState(t, d.Desk, rec.ID, approval.Pending)
 	decide(t, d, alice, rec.ID, yes)
 	a := (<-p.Done).Answer
 	d.FailNext(full)
-	wantReason(t, d.Requests.Consume(t.Context(), a), reason.JournalUnavailable)
+	reasontest.Want(t, "the error", d.Requests.Consume(t.Context(), a), reason.JournalUnavailable)
 	wantState(t, d.Desk, a.ApprovalID(), approval.Allowed)
 	if err := d.Requests.Consume(t.Context(), a); err != nil {
 		t.Errorf("after the failure: %v", err)
@@ -168,7 +169,7 @@ func TestUnstorableExpiry(t *testing.T) {
 		p, rec := waiting(t, d)
 		d.FailNext(reason.Errorf(reason.JournalUnavailable, "disk full"))
 		out := <-p.Done
-		wantReason(t, out.Err, reason.JournalUnavailable)
+		reasontest.Want(t, "the error", out.Err, reason.JournalUnavailable)
 		if out.Answer.Allowed() {
 			t.Error("allowed")
 		}

@@ -18,6 +18,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/provenance"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/evidence/journal"
 )
 
@@ -190,7 +191,7 @@ func TestUnattainable(t *testing.T) {
 	w := newChanging(t, "")
 	w.history = provenance.History{made("cyd", "ann"), {Member: access.User("cyd"), Kind: provenance.Changed, By: []access.Principal{access.User("bob")}}}
 	_, err := w.change("cyd")
-	want(t, err, reason.ApprovalUnattainable)
+	reasontest.Want(t, "the error", err, reason.ApprovalUnattainable)
 	if next := reason.Known(err, "").NextStep(); !strings.Contains(next, "palyrad members confirm cyd") || !strings.Contains(next, "on the gateway's host") || w.made != 0 {
 		t.Errorf("%v, made %d", err, w.made)
 	}
@@ -203,7 +204,7 @@ func TestAdminForOwners(t *testing.T) {
 	w.plan.Question.Rule.Owner = true
 	id, done := w.begin("ann")
 	_, err := w.desk.Votes.Decide(t.Context(), approvaltest.Caller("cyd"), id, yes)
-	want(t, err, reason.PermissionDenied)
+	reasontest.Want(t, "the error", err, reason.PermissionDenied)
 	must.Get(w.desk.Votes.Decide(t.Context(), approvaltest.Caller("bob"), id, yes))(t)
 	must.Do(t, (<-done).err)
 	w.put("bob", true, access.RoleOwner)
@@ -240,7 +241,7 @@ func TestChangedBeforeAnswer(t *testing.T) {
 				c.between(w)
 				must.Get(w.desk.Votes.Decide(t.Context(), approvaltest.Caller("bob"), id, yes))(t)
 				o := <-done
-				want(t, o.err, c.code)
+				reasontest.Want(t, "the error", o.err, c.code)
 				if (w.made == 1) != (c.code == "") {
 					t.Errorf("made %d", w.made)
 				}

@@ -18,6 +18,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/provenance"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 // forbidsEverything removes every permission that a policy can remove.
@@ -133,13 +134,6 @@ func (a *asked) pending() {
 	}
 }
 
-func want(t *testing.T, err error, code reason.Code) {
-	t.Helper()
-	if reason.Of(err) != code {
-		t.Errorf("%v, want %s", err, code)
-	}
-}
-
 // A question shows the change, its requester and the device, and its answer permits one change. The
 // digest binds the details.
 func TestQuestion(t *testing.T) {
@@ -166,10 +160,10 @@ func TestQuestion(t *testing.T) {
 		{Allow: true, Scope: approval.Timeboxed, TTL: 3600e9, Match: approval.MatchTool},
 	} {
 		_, err := a.vote("bob", b)
-		want(t, err, reason.InvalidInput)
+		reasontest.Want(t, "the error", err, reason.InvalidInput)
 	}
 	_, err := a.vote("bob", approval.Ballot{Allow: true, ShownDigest: "sha256:other"})
-	want(t, err, reason.DigestMismatch)
+	reasontest.Want(t, "the error", err, reason.DigestMismatch)
 	other := w.ask(roleChange("owner"))
 	if other.record.CallDigest == r.CallDigest || other.record.ID == r.ID {
 		t.Error("other details are the same question")
@@ -251,7 +245,7 @@ func TestWhoDoesNotCount(t *testing.T) {
 	token.Token, loose.Paired = &access.TokenBounds{Scopes: access.Permissions, Creator: access.User("bob")}, false
 	for _, c := range []access.Caller{token, loose} {
 		_, err := w.desk.Votes.Decide(t.Context(), c, a.record.ID, yes)
-		want(t, err, reason.PermissionDenied)
+		reasontest.Want(t, "the error", err, reason.PermissionDenied)
 	}
 	a.pending()
 }
@@ -270,7 +264,7 @@ func TestOwnersAnswerForOwners(t *testing.T) {
 	q.Rule.Owner = true
 	a := w.ask(q)
 	_, err := a.vote("cyd", yes)
-	want(t, err, reason.PermissionDenied)
+	reasontest.Want(t, "the error", err, reason.PermissionDenied)
 	must.Get(a.vote("bob", yes))(t)
 	must.Do(t, (<-a.done).err)
 }
@@ -288,7 +282,7 @@ func TestControlledMemberMayDeny(t *testing.T) {
 	b := w.ask(roleChange("owner"))
 	must.Get(b.vote("cyd", no))(t)
 	o := <-b.done
-	want(t, o.err, reason.ApprovalDenied)
+	reasontest.Want(t, "the error", o.err, reason.ApprovalDenied)
 	if !strings.Contains(o.err.Error(), "not now") {
 		t.Errorf("%v", o.err)
 	}
@@ -303,8 +297,8 @@ func TestApprovalPermitsOneChange(t *testing.T) {
 	must.Get(a.vote("bob", yes))(t)
 	y := (<-a.done).yes
 	must.Do(t, y.Use(t.Context(), draft))
-	want(t, y.Use(t.Context(), draft), reason.ApprovalConflict)
-	want(t, dualcontrol.Consent{}.Use(t.Context(), draft), reason.PermitRefused)
+	reasontest.Want(t, "the error", y.Use(t.Context(), draft), reason.ApprovalConflict)
+	reasontest.Want(t, "the error", dualcontrol.Consent{}.Use(t.Context(), draft), reason.PermitRefused)
 	var codes []event.Code
 	for _, e := range w.store.Events() {
 		codes = append(codes, e.Code)
@@ -354,12 +348,12 @@ func TestWhoAdmitsADevice(t *testing.T) {
 	itself := approvaltest.Caller("ann")
 	itself.DeviceID = "device-new"
 	_, err := w.desk.Votes.Decide(t.Context(), itself, a.record.ID, yes)
-	want(t, err, reason.PermissionDenied)
+	reasontest.Want(t, "the error", err, reason.PermissionDenied)
 	// A policy on access.write applies here.
 	w = newWorld(t, forbidsEverything)
 	a = w.ask(pairing())
 	_, err = a.vote("bob", yes)
-	want(t, err, reason.PermissionDenied)
+	reasontest.Want(t, "the error", err, reason.PermissionDenied)
 }
 
 // A login session cannot allow a device of its own person, which would outlast it, in any role. The
@@ -380,7 +374,7 @@ func TestSessionGivesItselfNoDevice(t *testing.T) {
 		w.sessions[session.DeviceID] = true
 		a := ask()
 		_, err := w.desk.Votes.Decide(t.Context(), session, a.record.ID, yes)
-		want(t, err, reason.PermissionDenied)
+		reasontest.Want(t, "the error", err, reason.PermissionDenied)
 		a.pending()
 		must.Get(w.desk.Votes.Decide(t.Context(), lasting, a.record.ID, yes))(t)
 		must.Do(t, (<-a.done).err)
@@ -412,13 +406,13 @@ func TestSecondPersonForADevice(t *testing.T) {
 	}
 	own := ask(true, "dan")
 	_, err := own.vote("eve", yes)
-	want(t, err, reason.PermissionDenied)
+	reasontest.Want(t, "the error", err, reason.PermissionDenied)
 	must.Get(own.vote("dan", yes))(t)
 	must.Do(t, (<-own.done).err)
 
 	other := ask(false, "ann")
 	_, err = other.vote("ann", yes)
-	want(t, err, reason.PermissionDenied)
+	reasontest.Want(t, "the error", err, reason.PermissionDenied)
 	other.pending()
 	must.Get(other.vote("bob", yes))(t)
 	if o := <-other.done; o.err != nil || !slices.Equal(o.yes.By(), []access.Principal{access.User("bob")}) {
@@ -438,7 +432,7 @@ func TestDisconnectedRequesterWithdraws(t *testing.T) {
 	w := newWorld(t, "")
 	a := w.ask(roleChange("admin"))
 	a.leave()
-	want(t, (<-a.done).err, reason.Cancelled)
+	reasontest.Want(t, "the error", (<-a.done).err, reason.Cancelled)
 	if r := must.Get(w.desk.Records.Get(t.Context(), a.record.ID))(t); r.State != approval.Cancelled {
 		t.Errorf("it is %s", r.State)
 	}
@@ -447,7 +441,7 @@ func TestDisconnectedRequesterWithdraws(t *testing.T) {
 		again := approvaltest.Open(t, w.store, dualcontrol.Judge{Calls: &approvaltest.Judge{}, People: w.people()}, approval.Limits{})
 		must.Do(t, again.Records.MarkRunsGone(t.Context()))
 		_, err := again.Votes.Decide(t.Context(), approvaltest.Caller("bob"), a.record.ID, yes)
-		want(t, err, reason.ApprovalConflict)
+		reasontest.Want(t, "the error", err, reason.ApprovalConflict)
 	}
 }
 
@@ -457,7 +451,7 @@ func TestFrozen(t *testing.T) {
 	w := newWorld(t, "")
 	must.Do(t, w.desk.Freezer.Freeze(t.Context(), approvaltest.Caller("ann"), "look"))
 	_, err := w.gate.Ask(t.Context(), pairing(), nil)
-	want(t, err, reason.GatewayFrozen)
+	reasontest.Want(t, "the error", err, reason.GatewayFrozen)
 	a := w.ask(roleChange("admin"))
 	must.Get(a.vote("bob", yes))(t)
 	must.Do(t, (<-a.done).yes.Use(t.Context()))
@@ -481,7 +475,7 @@ func TestReservedNames(t *testing.T) {
 				a.SubjectType, a.Proposal.Tool.Name, a.Plan.Binding.Tool = c.t, c.tool, c.tool
 			})
 			_, err := w.desk.Requests.Resolve(t.Context(), &ask, nil)
-			want(t, err, reason.BindingMismatch)
+			reasontest.Want(t, "the error", err, reason.BindingMismatch)
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/core/access"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 )
 
 // bubble runs a test with a gate whose Run has started. stop ends Run and waits for it.
@@ -41,7 +42,7 @@ func (c *changing) pending(by string) string {
 	ctx, gone := context.WithCancel(c.t.Context())
 	_, err := c.request(ctx, by, false)
 	gone()
-	want(c.t, err, reason.ChangePending)
+	reasontest.Want(c.t, "the error", err, reason.ChangePending)
 	synctest.Wait()
 	e := reason.Known(err, "")
 	if e.Fields["approval_id"] == "" || e.Fields["expires_at"] == "" {
@@ -231,9 +232,9 @@ func TestStopEndsWaitingChanges(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Errorf("the stop waited %v for an answer", took)
 		}
-		want(t, <-done, reason.ShuttingDown)
+		reasontest.Want(t, "the error", <-done, reason.ShuttingDown)
 		_, err := w.request(t.Context(), "ann", false)
-		want(t, err, reason.ShuttingDown)
+		reasontest.Want(t, "the error", err, reason.ShuttingDown)
 		again := approvaltest.Open(t, w.store, dualcontrol.Judge{Calls: &approvaltest.Judge{Need: 1}, People: w.people()}, approval.Limits{})
 		must.Do(t, again.Records.MarkRunsGone(t.Context()))
 		r := must.Get(again.Records.Get(t.Context(), id))(t)

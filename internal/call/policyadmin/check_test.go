@@ -47,7 +47,7 @@ func TestCheckKeepsNoState(t *testing.T) {
 	}()
 	<-began
 	before := engine.Current().Version()
-	write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
+	must.Write(t, filepath.Join(cfg.Policy.Dir, "10-own.cedar"), forbids("echo"))
 	reloaded := must.Get(p.Loader.Reload(t.Context(), operatorCaller()))(t)
 	if reloaded.Version == before || engine.Current().Version() != reloaded.Version || !p.Loader.Directory().InForce || p.Loader.Notices() != nil || len(p.Active.Current().Sources) == 0 {
 		t.Errorf("beside a check, %+v is in force", reloaded)

@@ -34,7 +34,7 @@ func TestDirectoryThatOthersChange(t *testing.T) {
 		"the directory above": {chmod("..", 0o777), chmod("..", 0o755)},
 		"a file in a workspace": {func(t *testing.T, dir string) {
 			inside := filepath.Join(filepath.Dir(dir), "work", "20.cedar")
-			write(t, inside, forbids("fs.read"))
+			must.Write(t, inside, forbids("fs.read"))
 			must.Do(t, os.Symlink(inside, filepath.Join(dir, "20.cedar")))
 		}, func(t *testing.T, dir string) { must.Do(t, os.Remove(filepath.Join(dir, "20.cedar"))) }},
 	} {
@@ -44,7 +44,7 @@ func TestDirectoryThatOthersChange(t *testing.T) {
 			dir := filepath.Join(base, "config", "policies")
 			must.Do(t, os.MkdirAll(dir, 0o700))
 			must.Do(t, os.MkdirAll(filepath.Join(base, "config", "work"), 0o700))
-			write(t, filepath.Join(dir, "10-own.cedar"), forbids("echo"))
+			must.Write(t, filepath.Join(dir, "10-own.cedar"), forbids("echo"))
 			store := sqlite.NewPolicies(sqlitetest.Open(t))
 			start := func(store policyadmin.Store) (*policyadmin.Admin, *gatewaytest.Log, error) {
 				log, cfg := &gatewaytest.Log{}, config.Default()
@@ -60,7 +60,7 @@ func TestDirectoryThatOthersChange(t *testing.T) {
 			first := p.Active.Set().Version()
 
 			c.spoil(t, dir)
-			write(t, filepath.Join(dir, "30.cedar"), forbids("fs.write"))
+			must.Write(t, filepath.Join(dir, "30.cedar"), forbids("fs.write"))
 			if _, err := p.Loader.Reload(t.Context(), operatorCaller()); !errors.Is(err, trusted.ErrUntrusted) || p.Active.Set().Version() != first {
 				t.Errorf("a reload: %v, version %s", err, p.Active.Set().Version())
 			}
@@ -98,7 +98,7 @@ func TestDirectoryOfLinks(t *testing.T) {
 	dir := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	put := func(version, tool string) {
 		must.Do(t, os.Mkdir(filepath.Join(dir, version), 0o755))
-		write(t, filepath.Join(dir, version, "10-own.cedar"), forbids(tool))
+		must.Write(t, filepath.Join(dir, version, "10-own.cedar"), forbids(tool))
 		must.Do(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
 		must.Do(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
 	}

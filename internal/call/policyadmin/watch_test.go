@@ -74,11 +74,6 @@ func openedAt(t *testing.T, dir string, options ...func(*policyadmin.Config)) (*
 
 func operatorCaller() access.Caller { return access.Caller{Principal: access.User("local")} }
 
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
-}
-
 // forbids returns a policy file that denies one tool.
 func forbids(name string) string {
 	return fmt.Sprintf("@id(\"own.no-%[1]s\")\n@reason(\"no %[1]s\")\nforbid(principal, action == Action::\"tool.execute/%[1]s\", resource);\n", name)
@@ -90,7 +85,7 @@ func TestWatcherErrorsReload(t *testing.T) {
 	t.Parallel()
 	p, book := opened(t)
 	before := p.Active.Set().Version()
-	write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("echo"))
+	must.Write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("echo"))
 	ctx, stop := context.WithCancel(t.Context())
 	events, faults, reload, done := make(chan fsnotify.Event), make(chan error), make(chan struct{}), make(chan error, 1)
 	go func() { done <- p.Watcher.Follow(ctx, events, faults, reload) }()
@@ -120,12 +115,12 @@ func TestDirectoryChangesDuringAnActivation(t *testing.T) {
 	p, book := opened(t)
 	empty := p.Active.Set().Version()
 	must.Do(t, p.Loader.DirectoryChanged(t.Context()))
-	write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("echo"))
+	must.Write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("echo"))
 	if err := p.Loader.DirectoryChanged(t.Context()); err != nil || p.Active.Set().Version() == empty {
 		t.Fatalf("without an activation the directory is not loaded: %v", err)
 	}
 	must.Get(p.History.Activate(t.Context(), operatorCaller(), empty))(t)
-	write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("sleep"))
+	must.Write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("sleep"))
 	if err := p.Loader.DirectoryChanged(t.Context()); err != nil || p.Active.Set().Version() != empty {
 		t.Errorf("the directory counts during an activation: %v", err)
 	}
@@ -147,10 +142,10 @@ func TestChangeOfComments(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			file := filepath.Join(dir, "10-own.cedar")
-			write(t, file, forbids("echo"))
+			must.Write(t, file, forbids("echo"))
 			p, _ := openedAt(t, dir, change...)
 			before := p.Active.Set().Version()
-			write(t, file, "// Why: the tool is not needed.\n"+forbids("echo"))
+			must.Write(t, file, "// Why: the tool is not needed.\n"+forbids("echo"))
 			if p.Loader.Directory().InForce {
 				t.Error("the changed file counts before it was read")
 			}
@@ -158,7 +153,7 @@ func TestChangeOfComments(t *testing.T) {
 			if d := p.Loader.Directory(); !d.InForce || p.Active.Set().Version() != before {
 				t.Errorf("after a change of comments: %+v", d)
 			}
-			write(t, file, forbids("sleep"))
+			must.Write(t, file, forbids("sleep"))
 			must.Do(t, p.Loader.DirectoryChanged(t.Context()))
 			if d := p.Loader.Directory(); d.InForce != (change == nil) || (p.Active.Set().Version() == before) != (change != nil) {
 				t.Errorf("after a change of a policy: %+v", d)
@@ -191,7 +186,7 @@ func TestDirectoryAppears(t *testing.T) {
 		t.Error("something is in force without a directory")
 	}
 	must.Do(t, os.MkdirAll(p.Loader.Dir(), 0o700))
-	write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("echo"))
+	must.Write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("echo"))
 	looked()
 	first := p.Active.Set().Version()
 	if d := p.Loader.Directory(); first == empty || !d.InForce || d.Files != 1 || d.Policies != 1 {
@@ -209,7 +204,7 @@ func TestDirectoryAppears(t *testing.T) {
 		t.Errorf("a reload without the directory: %v", err)
 	}
 	must.Do(t, os.Mkdir(p.Loader.Dir(), 0o700))
-	write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("sleep"))
+	must.Write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("sleep"))
 	looked()
 	if d := p.Loader.Directory(); p.Active.Set().Version() == first || !d.InForce {
 		t.Errorf("the directory in the place of the first is not in force: %+v", d)
@@ -263,14 +258,14 @@ func TestDirectoryIsMissingAtStart(t *testing.T) {
 		t.Error("a directory that never was is gone")
 	}
 	must.Do(t, os.Mkdir(dir, 0o700))
-	write(t, filepath.Join(dir, "10-own.cedar"), forbids("echo"))
-	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
+	must.Write(t, filepath.Join(dir, "10-own.cedar"), forbids("echo"))
+	must.Write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
 	p, _ = started(known)
 	first := p.Active.Set().Version()
 	// A set that comes into force again becomes the last set in force.
 	must.Do(t, os.Remove(filepath.Join(dir, "20-own.cedar")))
 	must.Get(p.Loader.Reload(t.Context(), operatorCaller()))(t)
-	write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
+	must.Write(t, filepath.Join(dir, "20-own.cedar"), forbids("fs.read"))
 	must.Get(p.Loader.Reload(t.Context(), operatorCaller()))(t)
 	must.Do(t, os.RemoveAll(dir))
 
@@ -329,7 +324,7 @@ func TestDanglingLinkIsNotAnEmptyDirectory(t *testing.T) {
 func TestFirstStartBeforeTheServer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	write(t, filepath.Join(dir, "10-own.cedar"), forbids("docs/delete"))
+	must.Write(t, filepath.Join(dir, "10-own.cedar"), forbids("docs/delete"))
 	p, _ := openedAt(t, dir)
 	if d := p.Loader.Directory(); !d.InForce || d.Policies != 1 {
 		t.Errorf("%+v", d)

@@ -185,29 +185,23 @@ func TestPolicyTestOffline(t *testing.T) {
 	}
 	dir := t.TempDir()
 	w.Want(w.Run("policy", "init", "--profile", "ci", dir), 0)
-	writeFile(t, filepath.Join(dir, "tests", "more.test.yaml"), "principal: agent:pipeline\ntests:\n  - {name: a, call: {tool: echo, args: {text: x}}, expect: {verdict: allow}}\n")
+	must.Write(t, filepath.Join(dir, "tests", "more.test.yaml"), "principal: agent:pipeline\ntests:\n  - {name: a, call: {tool: echo, args: {text: x}}, expect: {verdict: allow}}\n")
 	r := w.Run("policy", "test", dir, "--offline")
 	if w.Want(r, 1); !strings.Contains(r.Out, "more.test.yaml:3") {
 		t.Errorf("%s%s", r.Out, r.Err)
 	}
-	writeFile(t, filepath.Join(dir, "20-broken.cedar"), "permit(")
+	must.Write(t, filepath.Join(dir, "20-broken.cedar"), "permit(")
 	r = w.Run("policy", "test", dir, "--offline")
 	if w.Want(r, 1); !strings.Contains(r.Out, "20-broken.cedar:1:") {
 		t.Errorf("%s%s", r.Out, r.Err)
 	}
 	half := filepath.Join(t.TempDir(), "half")
 	w.Want(w.Run("policy", "init", "--profile", "laptop", half), 0)
-	writeFile(t, filepath.Join(half, "20-more.cedar"), "@id(\"never.tested\") forbid(principal, action == Action::\"tool.execute/echo\", resource) when { context.present };\n")
+	must.Write(t, filepath.Join(half, "20-more.cedar"), "@id(\"never.tested\") forbid(principal, action == Action::\"tool.execute/echo\", resource) when { context.present };\n")
 	r = w.Run("policy", "test", half, "--offline", "--cover-min", "100")
 	if w.Want(r, 1); !strings.Contains(r.Err, "less than --cover-min 100") || !strings.Contains(r.Out, "never.tested") {
 		t.Errorf("%s%s", r.Out, r.Err)
 	}
-}
-
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // TestPolicyInitOverwritesNothing: existing files are overwritten only with --force and --yes.
@@ -216,7 +210,7 @@ func TestPolicyInitOverwritesNothing(t *testing.T) {
 	w := clitest.NewWorld(t)
 	dir := t.TempDir()
 	mine := filepath.Join(dir, "10-laptop.test.yaml")
-	writeFile(t, mine, "mine")
+	must.Write(t, mine, "mine")
 	r := w.Run("policy", "init", "--profile", "laptop", dir)
 	if w.Want(r, 7); !strings.Contains(r.Err, "ALREADY_EXISTS") || !strings.Contains(r.Err, "nothing was written") {
 		t.Errorf("%s", r.Err)
@@ -318,14 +312,14 @@ func TestPolicyTestOfInvalidFiles(t *testing.T) {
 	t.Parallel()
 	w := clitest.NewWorld(t)
 	dir := filepath.Join(w.Home, "broken")
-	writeFile(t, filepath.Join(dir, "20-broken.cedar"), "permit(principal, action resource);\n")
+	must.Write(t, filepath.Join(dir, "20-broken.cedar"), "permit(principal, action resource);\n")
 	for _, args := range [][]string{{dir}, {filepath.Join(dir, "20-broken.cedar")}, {dir, "--offline"}, {dir, "testdata/one.test.yaml", "--offline"}} {
 		r := w.Run(append([]string{"policy", "test"}, args...)...)
 		if w.Want(r, 1); !strings.Contains(r.Err, "20-broken.cedar") || strings.Contains(r.Err, "100 %") {
 			t.Errorf("%v: %s%s", args, r.Out, r.Err)
 		}
 	}
-	writeFile(t, filepath.Join(dir, "b.test.yaml"), "tests:\n  - [\n")
+	must.Write(t, filepath.Join(dir, "b.test.yaml"), "tests:\n  - [\n")
 	if r := w.Run("policy", "test", filepath.Join(dir, "b.test.yaml"), "--offline"); r.Code != 1 || !strings.Contains(r.Err, "b.test.yaml") {
 		t.Errorf("%d: %s", r.Code, r.Err)
 	}

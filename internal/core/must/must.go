@@ -2,7 +2,11 @@
 // the returned values themselves.
 package must
 
-import "testing"
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
 
 // Get returns the value of a call, and ends the test if the call failed:
 //
@@ -29,4 +33,11 @@ func Check(t testing.TB, err error) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// Write writes a file that only its owner can read, and creates its directory.
+func Write(t testing.TB, path, text string) {
+	t.Helper()
+	Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	Do(t, os.WriteFile(path, []byte(text), 0o600))
 }

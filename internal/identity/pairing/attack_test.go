@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity/ca/catest"
 	"palyra/internal/identity/pairing/spake2plus"
 )
@@ -33,7 +34,7 @@ func TestManInTheMiddle(t *testing.T) {
 		t.Fatal("two connections export the same")
 	}
 	_, err := relay(g, near, far, g.code(PIN))
-	fails(t, err, reason.PairingFailed)
+	reasontest.Want(t, "the error", err, reason.PairingFailed)
 	if len(g.asked) != 0 {
 		t.Errorf("people were asked %v", g.asked)
 	}
@@ -59,7 +60,7 @@ func TestManInTheMiddleWithACertificateOfItsOwn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			made := g.code(PIN)
 			_, err := relay(g, connect(t, leaf), connect(t, g.leaf), made)
-			fails(t, err, reason.VerificationFailed)
+			reasontest.Want(t, "the error", err, reason.VerificationFailed)
 			if c := g.codes[made.ID]; c.Guesses != 0 {
 				t.Errorf("a guess was spent: %+v", c.Code)
 			}
@@ -76,14 +77,14 @@ func TestManInTheMiddleWithACertificateOfItsOwn(t *testing.T) {
 		o.CA, o.ServerKey = other.Cert.Raw, must.Get(KeySHA256(leaf.Leaf.PublicKey))(t)
 		if kind == QR {
 			_, err := Trust(o, near.client, pin[:])
-			fails(t, err, want)
+			reasontest.Want(t, "the error", err, want)
 			continue
 		}
 		must.Get(Trust(o, near.client, nil))(t)
 		c := newCandidate(t)
 		p := must.Get(c.Prove(made.Secret, "", o, near.client))(t)
 		_, err := c.Finish(must.Get(g.Prove(far.server, p))(t))
-		fails(t, err, want)
+		reasontest.Want(t, "the error", err, want)
 	}
 }
 
@@ -115,7 +116,7 @@ func TestEachFieldIsBound(t *testing.T) {
 				must.Do(t, err)
 				return
 			}
-			fails(t, err, reason.PairingFailed)
+			reasontest.Want(t, "the error", err, reason.PairingFailed)
 			must.Get(g.Cancel(t.Context(), made.For.MadeBy, true, made.ID))(t)
 		})
 	}
@@ -136,7 +137,7 @@ func TestFakeCandidate(t *testing.T) {
 		p.Share = share
 		w.server.Address = name
 		_, err := g.Prove(w.server, p)
-		fails(t, err, reason.PairingFailed)
+		reasontest.Want(t, "the error", err, reason.PairingFailed)
 	}
 	if c := g.codes[made.ID]; c.Guesses != 4 || len(g.attempts) != 0 {
 		t.Errorf("%d guesses are counted, want 4, and %d attempts kept", c.Guesses, len(g.attempts))
@@ -144,7 +145,7 @@ func TestFakeCandidate(t *testing.T) {
 	// The candidate sends back the gateway's own share and confirmation.
 	a := must.Get(g.Prove(Connection{Exporter: w.server.Exporter, Address: "x"}, good))(t)
 	err := g.Confirm(t.Context(), w.server, Confirmation{Attempt: a.Attempt, Confirmation: a.Confirmation, Nonce: make([]byte, nonceSize)})
-	fails(t, err, reason.PairingFailed)
+	reasontest.Want(t, "the error", err, reason.PairingFailed)
 	if len(g.asked) != 0 {
 		t.Errorf("people were asked %v", g.asked)
 	}
@@ -173,7 +174,7 @@ func TestFakeGateway(t *testing.T) {
 		c := newCandidate(t)
 		p := must.Get(c.Prove(made.Secret, "", o, w.client))(t)
 		confirmation, err := c.Finish(answer(p))
-		fails(t, err, reason.PairingFailed)
+		reasontest.Want(t, "the error", err, reason.PairingFailed)
 		if confirmation.Confirmation != nil || confirmation.Nonce != nil || c.Comparison() != "" {
 			t.Errorf("%s: the candidate goes on with %+v", name, confirmation)
 		}
@@ -193,14 +194,14 @@ func TestReplay(t *testing.T) {
 
 	other := connect(t, g.leaf)
 	other.server.Address = "192.0.2.66"
-	fails(t, g.Confirm(t.Context(), other.server, confirmation), reason.PairingFailed) // and the attempt has ended
-	fails(t, g.Confirm(t.Context(), w.server, confirmation), reason.PairingFailed)
+	reasontest.Want(t, "the error", g.Confirm(t.Context(), other.server, confirmation), reason.PairingFailed) // and the attempt has ended
+	reasontest.Want(t, "the error", g.Confirm(t.Context(), w.server, confirmation), reason.PairingFailed)
 	again := must.Get(g.Prove(other.server, p))(t)
 	confirmation.Attempt = again.Attempt
-	fails(t, g.Confirm(t.Context(), other.server, confirmation), reason.PairingFailed)
+	reasontest.Want(t, "the error", g.Confirm(t.Context(), other.server, confirmation), reason.PairingFailed)
 
 	must.Do(t, exchange(g, newCandidate(t), w, made.ID, made.Secret))
-	fails(t, g.Confirm(t.Context(), w.server, confirmation), reason.PairingFailed)
+	reasontest.Want(t, "the error", g.Confirm(t.Context(), w.server, confirmation), reason.PairingFailed)
 	if len(g.asked) != 1 {
 		t.Errorf("people were asked %d times", len(g.asked))
 	}
@@ -240,11 +241,11 @@ func TestCollectTakesTheKey(t *testing.T) {
 	g.allow("ann")
 	msg := must.Get(c.Collection(w.client.Exporter))(t)
 	_, err := g.Collect(t.Context(), connect(t, g.leaf).server, msg)
-	fails(t, err, reason.PairingFailed)
+	reasontest.Want(t, "the error", err, reason.PairingFailed)
 	stolen := must.Get(newCandidate(t).Collection(w.client.Exporter))(t)
 	stolen.Request = c.request
 	_, err = g.Collect(t.Context(), w.server, stolen)
-	fails(t, err, reason.PairingFailed)
+	reasontest.Want(t, "the error", err, reason.PairingFailed)
 	if len(g.paired) != 0 {
 		t.Errorf("devices %v", g.paired)
 	}
@@ -264,7 +265,7 @@ func TestRecordedTranscript(t *testing.T) {
 	p := must.Get(c.Prove(told, "", o, w.client))(t)
 	a := must.Get(g.Prove(w.server, p))(t)
 	_, err := c.Finish(a)
-	fails(t, err, reason.PairingFailed)
+	reasontest.Want(t, "the error", err, reason.PairingFailed)
 
 	candidates := []string{made.Secret, told}
 	for i := range 10 {
@@ -342,7 +343,7 @@ func TestComparisonIsCommitted(t *testing.T) {
 			ground = nonce
 		}
 	}
-	fails(t, g.Confirm(t.Context(), w.server, Confirmation{Attempt: a.Attempt, Confirmation: confirmation, Nonce: ground}), reason.PairingFailed)
+	reasontest.Want(t, "the error", g.Confirm(t.Context(), w.server, Confirmation{Attempt: a.Attempt, Confirmation: confirmation, Nonce: ground}), reason.PairingFailed)
 	if len(g.asked) != 0 {
 		t.Errorf("people were asked %+v", g.asked)
 	}

@@ -20,6 +20,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity"
 )
 
@@ -55,7 +56,7 @@ func TestPairing(t *testing.T) {
 			if want := []event.Code{event.PairingOpened, event.PairingProved}; !slices.Equal(g.events, want) {
 				t.Errorf("journaled %v, want %v", g.events, want)
 			}
-			fails(t, exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, made.Secret), reason.NotFound)
+			reasontest.Want(t, "the error", exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, made.Secret), reason.NotFound)
 		})
 	}
 }
@@ -74,7 +75,7 @@ func TestWithoutAnswer(t *testing.T) {
 		}
 		time.Sleep(DefaultTTL + collectWithin)
 		_, err := collect(g, c, w)
-		fails(t, err, reason.NotFound)
+		reasontest.Want(t, "the error", err, reason.NotFound)
 	})
 }
 
@@ -89,9 +90,9 @@ func TestWrongPIN(t *testing.T) {
 		for i := range MostGuesses {
 			w := connect(t, g.leaf)
 			w.server.Address = fmt.Sprintf("192.0.2.%d", i) // avoids the lockout
-			fails(t, exchange(g, newCandidate(t), w, "", wrong(made.Secret)), reason.PairingFailed)
+			reasontest.Want(t, "the error", exchange(g, newCandidate(t), w, "", wrong(made.Secret)), reason.PairingFailed)
 		}
-		fails(t, exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, made.Secret), reason.NotFound)
+		reasontest.Want(t, "the error", exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, made.Secret), reason.NotFound)
 		if len(g.asked) != 0 {
 			t.Errorf("people were asked %v", g.asked)
 		}
@@ -104,7 +105,7 @@ func TestWrongPIN(t *testing.T) {
 		for i := range MostGuesses - 1 {
 			w := connect(t, g.leaf)
 			w.server.Address = fmt.Sprintf("192.0.2.%d", 100+i)
-			fails(t, exchange(g, newCandidate(t), w, "", wrong(made.Secret)), reason.PairingFailed)
+			reasontest.Want(t, "the error", exchange(g, newCandidate(t), w, "", wrong(made.Secret)), reason.PairingFailed)
 		}
 		w := connect(t, g.leaf)
 		w.server.Address = "192.0.2.200"
@@ -120,10 +121,10 @@ func TestLockout(t *testing.T) {
 		g := newGateway(t)
 		first := g.code(PIN)
 		for range wrongGuesses.Free + 1 {
-			fails(t, exchange(g, newCandidate(t), connect(t, g.leaf), first.ID, wrong(first.Secret)), reason.PairingFailed)
+			reasontest.Want(t, "the error", exchange(g, newCandidate(t), connect(t, g.leaf), first.ID, wrong(first.Secret)), reason.PairingFailed)
 		}
 		second := g.code(PIN)
-		fails(t, exchange(g, newCandidate(t), connect(t, g.leaf), second.ID, second.Secret), reason.RateLimited)
+		reasontest.Want(t, "the error", exchange(g, newCandidate(t), connect(t, g.leaf), second.ID, second.Secret), reason.RateLimited)
 		if n := g.codes[second.ID].Guesses; n != 0 {
 			t.Errorf("%d guesses that were refused count", n)
 		}
@@ -216,7 +217,7 @@ func TestBounded(t *testing.T) {
 		g.code(PIN)
 	}
 	_, err := g.Create(t.Context(), Request{Kind: PIN, For: identity.Pairing{Member: access.User("ann"), MadeBy: access.User("ann")}})
-	fails(t, err, reason.RateLimited)
+	reasontest.Want(t, "the error", err, reason.RateLimited)
 }
 
 // TestEnds: each event that ends a code leaves it in the expected state.
@@ -235,8 +236,8 @@ func TestEnds(t *testing.T) {
 				g := newGateway(t)
 				made := g.code(PIN)
 				end(g, made.ID)
-				fails(t, exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, made.Secret), reason.NotFound)
-				fails(t, exchange(g, newCandidate(t), connect(t, g.leaf), "", made.Secret), reason.NotFound)
+				reasontest.Want(t, "the error", exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, made.Secret), reason.NotFound)
+				reasontest.Want(t, "the error", exchange(g, newCandidate(t), connect(t, g.leaf), "", made.Secret), reason.NotFound)
 				if list := g.List(t.Context(), access.User("ann"), true); len(list) != 0 {
 					t.Errorf("it is listed: %+v", list)
 				}
@@ -252,8 +253,8 @@ func TestRunEndsAndRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(t)
 		made := g.code(PIN)
-		fails(t, exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, wrong(made.Secret)), reason.PairingFailed)
-		fails(t, exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, wrong(made.Secret)), reason.PairingFailed)
+		reasontest.Want(t, "the error", exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, wrong(made.Secret)), reason.PairingFailed)
+		reasontest.Want(t, "the error", exchange(g, newCandidate(t), connect(t, g.leaf), made.ID, wrong(made.Secret)), reason.PairingFailed)
 		time.Sleep(DefaultTTL + 2*time.Minute)
 		synctest.Wait()
 		g.mu.Lock()
@@ -274,7 +275,7 @@ func TestRestartKillsPairings(t *testing.T) {
 	must.Do(t, exchange(g, c, connect(t, g.leaf), "", made.Secret))
 	g.restart()
 	_, err := collect(g, c, connect(t, g.leaf))
-	fails(t, err, reason.NotFound)
+	reasontest.Want(t, "the error", err, reason.NotFound)
 	if len(g.paired) != 0 {
 		t.Errorf("devices %v", g.paired)
 	}
@@ -288,7 +289,7 @@ func TestRestartKillsPairings(t *testing.T) {
 		t.Errorf("collected %+v", got)
 	}
 	_, err = collect(g, newCandidate(t), connect(t, g.leaf))
-	fails(t, err, reason.NotFound)
+	reasontest.Want(t, "the error", err, reason.NotFound)
 }
 
 // TestRefusedByPeople: a denial ends the pairing, and its candidate receives the reason.
@@ -300,9 +301,9 @@ func TestRefusedByPeople(t *testing.T) {
 	must.Do(t, exchange(g, c, connect(t, g.leaf), "", made.Secret))
 	g.answers <- answered{no: reason.Errorf(reason.ApprovalDenied, "user:bob said no")}
 	_, err := collect(g, c, connect(t, g.leaf))
-	fails(t, err, reason.ApprovalDenied)
+	reasontest.Want(t, "the error", err, reason.ApprovalDenied)
 	_, err = collect(g, c, connect(t, g.leaf))
-	fails(t, err, reason.NotFound)
+	reasontest.Want(t, "the error", err, reason.NotFound)
 	if len(g.paired) != 0 {
 		t.Errorf("devices %v", g.paired)
 	}
@@ -315,9 +316,9 @@ func TestJournalRefuses(t *testing.T) {
 	made := g.code(PIN)
 	g.full = true
 	_, err := g.Create(t.Context(), Request{Kind: PIN, For: identity.Pairing{Member: access.User("ann"), MadeBy: access.User("ann")}})
-	fails(t, err, reason.JournalUnavailable)
+	reasontest.Want(t, "the error", err, reason.JournalUnavailable)
 	c := newCandidate(t)
-	fails(t, exchange(g, c, connect(t, g.leaf), "", made.Secret), reason.JournalUnavailable)
+	reasontest.Want(t, "the error", exchange(g, c, connect(t, g.leaf), "", made.Secret), reason.JournalUnavailable)
 	g.full = false
 	if _, err := collect(g, c, connect(t, g.leaf)); err == nil || len(g.asked)+len(g.paired) != 0 {
 		t.Errorf("after a line that was not written: %v, asked %v, devices %v", err, g.asked, g.paired)
@@ -333,7 +334,7 @@ func TestCodesOfOthers(t *testing.T) {
 		t.Errorf("bob sees %+v", list)
 	}
 	_, err := g.Cancel(t.Context(), access.User("bob"), false, made.ID)
-	fails(t, err, reason.NotFound)
+	reasontest.Want(t, "the error", err, reason.NotFound)
 	must.Get(g.Cancel(t.Context(), access.User("bob"), true, made.ID))(t)
 }
 
@@ -345,10 +346,10 @@ func TestBadRequests(t *testing.T) {
 		{For: ann}, {Kind: "word", For: ann}, {Kind: PIN, TTL: time.Second, For: ann}, {Kind: PIN, TTL: 2 * time.Hour, For: ann}, {Kind: PIN, TTL: -1, For: ann},
 	} {
 		_, err := g.Create(t.Context(), r)
-		fails(t, err, reason.InvalidInput)
+		reasontest.Want(t, "the error", err, reason.InvalidInput)
 	}
 	_, err := g.Create(t.Context(), Request{Kind: PIN, For: identity.Pairing{Member: access.User("nobody")}})
-	fails(t, err, reason.NotFound)
+	reasontest.Want(t, "the error", err, reason.NotFound)
 }
 
 // TestRequestIsSmall: a certificate request that is larger than a key needs is refused.
@@ -370,14 +371,14 @@ func TestSeveralPINs(t *testing.T) {
 	g := newGateway(t)
 	g.code(QR)
 	_, err := g.Begin("")
-	fails(t, err, reason.NotFound)
+	reasontest.Want(t, "the error", err, reason.NotFound)
 	first := g.code(PIN)
 	if o := must.Get(g.Begin(""))(t); o.Code != first.ID {
 		t.Errorf("the code is %s, want %s", o.Code, first.ID)
 	}
 	g.code(PIN)
 	_, err = g.Begin("")
-	fails(t, err, reason.InvalidInput)
+	reasontest.Want(t, "the error", err, reason.InvalidInput)
 }
 
 func TestPINs(t *testing.T) {
@@ -395,7 +396,7 @@ func TestPINs(t *testing.T) {
 	}
 	for _, bad := range []string{"", "1234567", "123456789", "1234567a", "\uff11\uff12\uff13\uff14\uff15\uff16\uff17\uff18", "+1234567"} {
 		_, err := TidyPIN(bad)
-		fails(t, err, reason.InvalidInput)
+		reasontest.Want(t, "the error", err, reason.InvalidInput)
 	}
 }
 
@@ -417,6 +418,6 @@ func TestLink(t *testing.T) {
 		strings.Replace(text, "7443", "", 1) + "%00",
 	} {
 		_, err := ParseLink(bad)
-		fails(t, err, reason.InvalidInput)
+		reasontest.Want(t, "the error", err, reason.InvalidInput)
 	}
 }

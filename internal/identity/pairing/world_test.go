@@ -206,13 +206,6 @@ func wrong(pin string) string {
 	return string(b)
 }
 
-func fails(t *testing.T, err error, code reason.Code) {
-	t.Helper()
-	if reason.Of(err) != code {
-		t.Errorf("the error is %v (%s), want %s", err, reason.Of(err), code)
-	}
-}
-
 func fingerprint(t *testing.T, c *Candidate) string {
 	t.Helper()
 	return "sha256:" + hex.EncodeToString(c.deviceKey)

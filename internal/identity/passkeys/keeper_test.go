@@ -15,6 +15,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity/identitytest"
 	"palyra/internal/identity/passkey"
 	"palyra/internal/identity/passkey/passkeytest"
@@ -94,13 +95,6 @@ func (w *world) word(t *testing.T, by access.Principal, a *passkeytest.Authentic
 	return passkey.Word{By: by, Proof: &proof}
 }
 
-func wants(t *testing.T, what string, err error, code reason.Code) {
-	t.Helper()
-	if reason.Of(err) != code || err == nil {
-		t.Errorf("%s: %v, want %s", what, err, code)
-	}
-}
-
 // A member's first passkey is active at once only if no agent has ever connected.
 func TestFirstPasskey(t *testing.T) {
 	t.Parallel()
@@ -117,23 +111,23 @@ func TestFirstPasskey(t *testing.T) {
 		t.Fatal("a first one counts at once, with an agent connected: a stolen session made it")
 	}
 	_, err := w.Challenge(bob, passkey.VotePurpose("a"), nil)
-	wants(t, "a challenge for one that waits", err, reason.PresenceNotProven)
+	reasontest.Want(t, "a challenge for one that waits", err, reason.PresenceNotProven)
 	_, err = w.Confirm(t.Context(), passkey.Word{By: bob}, p.ID)
-	wants(t, "confirmed by its own session", err, reason.PermissionDenied)
+	reasontest.Want(t, "confirmed by its own session", err, reason.PermissionDenied)
 	_, err = w.Confirm(t.Context(), passkey.Word{By: cyd}, p.ID)
-	wants(t, "a first one confirmed by another admin", err, reason.PermissionDenied)
+	reasontest.Want(t, "a first one confirmed by another admin", err, reason.PermissionDenied)
 	if got := must.Get(w.Confirm(t.Context(), passkey.Word{By: access.User("local"), Host: true}, p.ID))(t); !got.Counts() {
 		t.Error("the host's word does not count")
 	}
 	must.Do(t, w.votes(t, bob, thief, "01A"))
 	_, err = w.Confirm(t.Context(), passkey.Word{By: ada, Host: true}, p.ID)
-	wants(t, "confirmed twice", err, reason.AlreadyExists)
+	reasontest.Want(t, "confirmed twice", err, reason.AlreadyExists)
 	want := []event.Code{event.PasskeyEnrolled, event.PasskeyEnrolled, event.PasskeyEnrolled, event.PasskeyConfirmed}
 	if got := w.store.Codes(); !slices.Equal(got, want) {
 		t.Errorf("journaled: %v", got)
 	}
 	_, err = w.Begin(access.Agent("claude"))
-	wants(t, "an agent", err, reason.PermissionDenied)
+	reasontest.Want(t, "an agent", err, reason.PermissionDenied)
 }
 
 // votes proves a vote of a member.
@@ -186,7 +180,7 @@ func TestLaterPasskey(t *testing.T) {
 	must.Do(t, w.votes(t, cyd, cyds, "01A"))
 	_, lost := w.enroll(t, cyd)
 	_, err := w.Confirm(t.Context(), passkey.Word{By: ada}, lost.ID)
-	wants(t, "another admin's stolen session", err, reason.PresenceNotProven)
+	reasontest.Want(t, "another admin's stolen session", err, reason.PresenceNotProven)
 	must.Get(w.Confirm(t.Context(), w.word(t, ada, first, passkey.Confirm, lost.ID), lost.ID))(t)
 }
 
@@ -197,9 +191,9 @@ func TestRemove(t *testing.T) {
 	_, waits := w.enroll(t, bob)
 	_ = waits
 	_, err := w.Remove(t.Context(), passkey.Word{By: ada}, p.ID)
-	wants(t, "removed by a stolen session", err, reason.PresenceNotProven)
+	reasontest.Want(t, "removed by a stolen session", err, reason.PresenceNotProven)
 	_, err = w.Remove(t.Context(), passkey.Word{By: cyd}, p.ID)
-	wants(t, "an owner's, removed by an admin", err, reason.PermissionDenied)
+	reasontest.Want(t, "an owner's, removed by an admin", err, reason.PermissionDenied)
 	must.Get(w.Remove(t.Context(), w.word(t, ada, first, passkey.Remove, p.ID), p.ID))(t)
 	if err := tryVote(t, w, ada, first); reason.Of(err) != reason.PresenceNotProven {
 		t.Errorf("a removed passkey proves: %v", err)
@@ -249,17 +243,17 @@ func TestRegistrationsThatAreRefused(t *testing.T) {
 	c := must.Get(w.Begin(ada))(t)
 	made := a.Create(t, c.Options)
 	_, err := w.Finish(t.Context(), bob, "k", c.Nonce, made)
-	wants(t, "in another's name", err, reason.PresenceNotProven)
+	reasontest.Want(t, "in another's name", err, reason.PresenceNotProven)
 	must.Get(w.Finish(t.Context(), ada, "k", c.Nonce, made))(t)
 	_, err = w.Finish(t.Context(), ada, "k", c.Nonce, made)
-	wants(t, "twice", err, reason.PresenceNotProven)
+	reasontest.Want(t, "twice", err, reason.PresenceNotProven)
 	_, err = w.Finish(t.Context(), ada, "k", must.Get(w.Begin(ada))(t).Nonce, made)
-	wants(t, "with the number of another", err, reason.PresenceNotProven)
+	reasontest.Want(t, "with the number of another", err, reason.PresenceNotProven)
 	w.now = w.now.Add(time.Hour)
 	c = must.Get(w.Begin(ada))(t)
 	w.now = w.now.Add(3 * time.Minute)
 	_, err = w.Finish(t.Context(), ada, "k", c.Nonce, a.Create(t, c.Options))
-	wants(t, "too late", err, reason.PresenceNotProven)
+	reasontest.Want(t, "too late", err, reason.PresenceNotProven)
 }
 
 // Each misuse of a vote's proof is refused. Control: the same vote with a new proof.
@@ -285,22 +279,22 @@ func TestProofsThatAreRefused(t *testing.T) {
 	}
 	good := proof("01A", a)
 	must.Do(t, prove(ada, "01A", good))
-	wants(t, "replayed", prove(ada, "01A", good), reason.PresenceNotProven)
+	reasontest.Want(t, "replayed", prove(ada, "01A", good), reason.PresenceNotProven)
 	fresh := proof("01A", a)
 	replayed := good
 	replayed.Nonce = fresh.Nonce
-	wants(t, "replayed under a new number", prove(ada, "01A", replayed), reason.PresenceNotProven)
-	wants(t, "for another vote", prove(ada, "01B", proof("01A", a)), reason.PresenceNotProven)
-	wants(t, "by another member", prove(bob, "01A", proof("01A", a)), reason.PresenceNotProven)
-	wants(t, "by another member's passkey", prove(ada, "01A", proof("01A", b)), reason.PresenceNotProven)
+	reasontest.Want(t, "replayed under a new number", prove(ada, "01A", replayed), reason.PresenceNotProven)
+	reasontest.Want(t, "for another vote", prove(ada, "01B", proof("01A", a)), reason.PresenceNotProven)
+	reasontest.Want(t, "by another member", prove(bob, "01A", proof("01A", a)), reason.PresenceNotProven)
+	reasontest.Want(t, "by another member's passkey", prove(ada, "01A", proof("01A", b)), reason.PresenceNotProven)
 	unknown := proof("01A", passkeytest.New(t, origin))
-	wants(t, "an unknown credential", prove(ada, "01A", unknown), reason.PresenceNotProven)
+	reasontest.Want(t, "an unknown credential", prove(ada, "01A", unknown), reason.PresenceNotProven)
 	posing := proof("01A", passkeytest.New(t, origin))
 	posing.CredentialID = a.ID
-	wants(t, "a key of one's own under the credential's id", prove(ada, "01A", posing), reason.PresenceNotProven)
+	reasontest.Want(t, "a key of one's own under the credential's id", prove(ada, "01A", posing), reason.PresenceNotProven)
 	late := proof("01A", a)
 	w.now = w.now.Add(3 * time.Minute)
-	wants(t, "too late", prove(ada, "01A", late), reason.PresenceNotProven)
+	reasontest.Want(t, "too late", prove(ada, "01A", late), reason.PresenceNotProven)
 	must.Do(t, prove(ada, "01A", proof("01A", a)))
 }
 
@@ -316,7 +310,7 @@ func TestCounterRollback(t *testing.T) {
 	copied := *a
 	must.Do(t, w.votes(t, ada, a, "01B"))
 	w.restarts(t, origin)
-	wants(t, "the copy", w.votes(t, ada, &copied, "01C"), reason.PresenceNotProven)
+	reasontest.Want(t, "the copy", w.votes(t, ada, &copied, "01C"), reason.PresenceNotProven)
 	if got := w.store.Codes(); got[len(got)-1] != event.PasskeyCounterBack {
 		t.Errorf("journaled: %v", got)
 	}
@@ -414,10 +408,10 @@ func TestOriginChanged(t *testing.T) {
 	if got := strings.Join(w.Notices(ada), "\n"); !strings.Contains(got, "(key of ada) of user:ada is lost") || !strings.Contains(got, "console is now at localhost") {
 		t.Errorf("told %q", got)
 	}
-	wants(t, "a challenge", tryVote(t, w, ada, a), reason.PresenceNotProven)
+	reasontest.Want(t, "a challenge", tryVote(t, w, ada, a), reason.PresenceNotProven)
 	w.restarts(t, "")
 	_, err := w.Begin(ada)
-	wants(t, "without a console", err, reason.PresenceNotProven)
+	reasontest.Want(t, "without a console", err, reason.PresenceNotProven)
 }
 
 // TestAgreesWithTheLibrary: package passkey accepts and refuses the same inputs as the library.

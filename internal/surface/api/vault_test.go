@@ -15,6 +15,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/identity/token"
 	"palyra/internal/store/sqlite"
@@ -204,15 +205,8 @@ func TestTokensReadNoSecrets(t *testing.T) {
 	w := newWorld(t)
 	for _, p := range []access.Permission{access.PermVaultPut, access.PermVaultGet, access.PermVaultDelete, access.PermVaultRekey} {
 		_, _, err := w.tokens.Create(t.Context(), access.User("alice"), token.Request{Name: "ci", Scopes: []access.Permission{p}})
-		wantReason(t, string(p), err, reason.InvalidInput)
+		reasontest.Want(t, string(p), err, reason.InvalidInput)
 	}
 	_, _, err := w.tokens.Create(t.Context(), access.User("alice"), token.Request{Name: "ci", Scopes: []access.Permission{access.PermVaultList, access.PermSecretLease}})
 	must.Do(t, err)
-}
-
-func wantReason(t *testing.T, what string, err error, want reason.Code) {
-	t.Helper()
-	if reason.Of(err) != want {
-		t.Errorf("%s: %v, want %s", what, err, want)
-	}
 }

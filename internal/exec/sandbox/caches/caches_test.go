@@ -23,7 +23,7 @@ func fill(t *testing.T, c sandbox.Cache, outside string) {
 	t.Helper()
 	mod := filepath.Join(c.Dir, "mod", "example.org")
 	must.Do(t, os.MkdirAll(mod, 0o755))
-	write(t, filepath.Join(mod, "a.go"), "0123456789")
+	must.Write(t, filepath.Join(mod, "a.go"), "0123456789")
 	must.Do(t, os.Symlink(outside, filepath.Join(c.Dir, "link")))
 	chmod(t, mod, 0o500)
 }
@@ -64,7 +64,7 @@ func TestCachesAreEmptied(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			outside := t.TempDir()
-			write(t, filepath.Join(outside, "mine"), "x")
+			must.Write(t, filepath.Join(outside, "mine"), "x")
 			c := newTestCaches(t, row.limit)
 			list, release, err := c.Open("default")
 			must.Do(t, err)
@@ -105,7 +105,7 @@ func TestCachesThatCannotBeMeasured(t *testing.T) {
 	must.Do(t, err)
 	release()
 	root := must.Get(os.OpenRoot(list[0].Dir))(t)
-	write(t, filepath.Join(list[1].Dir, "big"), "x")
+	must.Write(t, filepath.Join(list[1].Dir, "big"), "x")
 	for range 60 {
 		name := strings.Repeat("d", 100)
 		must.Do(t, root.Mkdir(name, 0o700))
@@ -123,11 +123,6 @@ func TestCachesThatCannotBeMeasured(t *testing.T) {
 			t.Errorf("left in %s: %v, %v", cache.Name, left, err)
 		}
 	}
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func chmod(t *testing.T, path string, mode os.FileMode) {
