@@ -7,7 +7,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -26,6 +25,7 @@ import (
 	"palyra/internal/core/reason/reasontest"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
+	"palyra/internal/identity/ca/catest"
 )
 
 func TestFirstStart(t *testing.T) {
@@ -235,28 +235,11 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// dial returns the server's error of one handshake over a pipe.
+// dial returns the server's error of one handshake.
 func dial(t *testing.T, server, client *tls.Config) error {
 	t.Helper()
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	done := make(chan error, 1)
-	go func() {
-		raw, err := l.Accept()
-		if err != nil {
-			done <- err
-			return
-		}
-		defer raw.Close()
-		done <- tls.Server(raw, server).Handshake()
-	}()
-	raw := must.Get(net.Dial("tcp", l.Addr().String()))(t)
-	defer raw.Close()
-	if err := tls.Client(raw, client).Handshake(); err != nil {
-		raw.Close()
-		t.Logf("client: %v", err)
-	}
-	return <-done
+	_, err, _ := catest.Handshake(t, server, client)
+	return err
 }
 
 func TestFailedUnitChangesNothing(t *testing.T) {

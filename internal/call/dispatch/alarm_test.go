@@ -3,12 +3,9 @@ package dispatch_test
 import (
 	"bytes"
 	"context"
-	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
-	"palyra/internal/call/dispatch"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 )
@@ -18,12 +15,7 @@ import (
 func TestMisplacedSecretsRaiseAnAlarm(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	w := &world{tool: newProbe()}
-	w.snapshot.Store(allowed(t).SnapshotDigest())
-	w.Router = router(t, dispatch.Config{
-		Tools: []tool.Runnable{w.tool}, Timeout: time.Minute, Snapshot: func() string { return w.snapshot.Load().(string) },
-		Log: slog.New(slog.NewTextHandler(&log, nil)),
-	})
+	w := newLoggingWorld(t, &log)
 	run := func(list ...tool.Connection) string {
 		log.Reset()
 		w.tool.Work = func(context.Context, tool.Call) tool.Report {

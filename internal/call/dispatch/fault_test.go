@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
-	"palyra/internal/call/dispatch"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 )
@@ -19,12 +16,7 @@ import (
 func TestFaultsAreLogged(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	w := &world{tool: newProbe()}
-	w.snapshot.Store(allowed(t).SnapshotDigest())
-	w.Router = router(t, dispatch.Config{
-		Tools: []tool.Runnable{w.tool}, Timeout: time.Minute, Snapshot: func() string { return w.snapshot.Load().(string) },
-		Log: slog.New(slog.NewTextHandler(&log, nil)),
-	})
+	w := newLoggingWorld(t, &log)
 	run := func(r tool.Report) string {
 		log.Reset()
 		w.tool.Work = func(context.Context, tool.Call) tool.Report { return r }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -287,12 +286,7 @@ func TestCancelledCallDoesNotStart(t *testing.T) {
 func TestPanicIsAFailure(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	w := &world{tool: newProbe()}
-	w.snapshot.Store(allowed(t).SnapshotDigest())
-	w.Router = router(t, dispatch.Config{
-		Tools: []tool.Runnable{w.tool}, Timeout: time.Minute, Snapshot: func() string { return w.snapshot.Load().(string) },
-		Log: slog.New(slog.NewTextHandler(&log, nil)),
-	})
+	w := newLoggingWorld(t, &log)
 	w.tool.Work = func(context.Context, tool.Call) tool.Report { panic("secret detail") }
 	report := w.Run(t.Context(), w.decide(t, w.proposal(t)))
 	if report.Outcome != tool.Failed || report.Reason != string(reason.Internal) || report.FinishedAt.IsZero() {

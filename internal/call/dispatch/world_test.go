@@ -2,6 +2,8 @@ package dispatch_test
 
 import (
 	"errors"
+	"io"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,11 +38,16 @@ const snapshotNow = "sha256:now"
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newLoggingWorld(t, io.Discard)
+}
+
+func newLoggingWorld(t *testing.T, log io.Writer) *world {
+	t.Helper()
 	w := &world{tool: newProbe()}
 	w.snapshot.Store(allowed(t).SnapshotDigest())
 	w.Router = router(t, dispatch.Config{
 		Tools: []tool.Runnable{w.tool}, Timeout: time.Minute,
-		Snapshot: func() string { return w.snapshot.Load().(string) },
+		Snapshot: func() string { return w.snapshot.Load().(string) }, Log: slog.New(slog.NewTextHandler(log, nil)),
 	})
 	return w
 }

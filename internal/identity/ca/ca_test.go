@@ -20,6 +20,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/reason/reasontest"
+	"palyra/internal/identity/ca/catest"
 )
 
 func TestOpenMakesAndReads(t *testing.T) {
@@ -247,7 +248,7 @@ func TestHostsChangeTheConstraints(t *testing.T) {
 	reasontest.Want(t, "unconfigured host", err, reason.ConfigInvalid)
 	b := open(t, a.keys.dir, Options{Now: c.Now, ServerHosts: []string{"gateway.example", "192.0.2.7", "2001:db8::7"}})
 	cert := must.Get(b.IssueServer([]string{"gateway.example", "192.0.2.7", "2001:db8::7"}))(t)
-	if _, s, cl := handshake(t, serverOf(t, b, []string{"gateway.example"}), named(client(b, c.Now, nil), "gateway.example")); s != nil || cl != nil {
+	if _, s, cl := catest.Handshake(t, serverOf(t, b, []string{"gateway.example"}), named(client(b, c.Now, nil), "gateway.example")); s != nil || cl != nil {
 		t.Errorf("handshake: %v, %v", s, cl)
 	}
 	if cert.Leaf.DNSNames[0] != "gateway.example" || len(cert.Leaf.IPAddresses) != 2 {

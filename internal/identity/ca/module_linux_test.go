@@ -18,6 +18,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/reason/reasontest"
+	"palyra/internal/identity/ca/catest"
 	"palyra/internal/identity/tpm"
 	"palyra/internal/identity/tpm/tpmtest"
 )
@@ -87,7 +88,7 @@ func TestKeysInATPM(t *testing.T) {
 		}
 	}
 	cert := device(t, b)
-	if _, s, cl := handshake(t, serverOf(t, b, Loopback()), client(b, c.Now, cert)); s != nil || cl != nil {
+	if _, s, cl := catest.Handshake(t, serverOf(t, b, Loopback()), client(b, c.Now, cert)); s != nil || cl != nil {
 		t.Errorf("handshake: %v, %v", s, cl)
 	}
 }

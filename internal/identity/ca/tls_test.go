@@ -21,6 +21,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/reason/reasontest"
+	"palyra/internal/identity/ca/catest"
 )
 
 func serverOf(t testing.TB, a *Authority, hosts []string) *tls.Config {
@@ -56,22 +57,22 @@ func TestHandshake(t *testing.T) {
 	a, c := newAuthorityAt(t)
 	server := serverOf(t, a, Loopback())
 	for name, cert := range map[string]*tls.Certificate{"with": device(t, a), "without": nil} {
-		state, s, cl := handshake(t, server, client(a, c.Now, cert))
+		state, s, cl := catest.Handshake(t, server, client(a, c.Now, cert))
 		if s != nil || cl != nil || state.Version != tls.VersionTLS13 {
 			t.Errorf("%s a certificate: %v, %v, version %x", name, s, cl, state.Version)
 		}
 	}
 	old := client(a, c.Now, nil)
 	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
-	if _, s, _ := handshake(t, server, old); s == nil {
+	if _, s, _ := catest.Handshake(t, server, old); s == nil {
 		t.Error("TLS 1.2 was accepted")
 	}
 	// A client of another gateway does not trust this one.
 	other, oc := newAuthorityAt(t)
-	if _, _, cl := handshake(t, server, client(other, oc.Now, nil)); cl == nil {
+	if _, _, cl := catest.Handshake(t, server, client(other, oc.Now, nil)); cl == nil {
 		t.Error("a client trusts a foreign server")
 	}
-	if _, _, cl := handshake(t, server, named(client(a, c.Now, nil), "gateway.example")); cl == nil {
+	if _, _, cl := catest.Handshake(t, server, named(client(a, c.Now, nil), "gateway.example")); cl == nil {
 		t.Error("a client accepts another server name")
 	}
 	if _, err := a.ServerTLS(Loopback(), nil); err == nil {
@@ -113,7 +114,7 @@ func TestBadClients(t *testing.T) {
 			server.Time = func() time.Time { return c.Now().Add(LeafLife + time.Minute) }
 			server.VerifyConnection = nil // the library's own check suffices to refuse it
 		}
-		if _, s, _ := handshake(t, server, client(a, c.Now, cert)); s == nil {
+		if _, s, _ := catest.Handshake(t, server, client(a, c.Now, cert)); s == nil {
 			t.Errorf("%s: accepted", name)
 		}
 		if _, err := a.VerifyDevice(chain(t, cert)); err == nil && name != "ended" {
@@ -121,7 +122,7 @@ func TestBadClients(t *testing.T) {
 		}
 		open := serverOf(t, a, Loopback())
 		open.ClientAuth, open.VerifyConnection = tls.RequireAnyClientCert, nil
-		if _, s, cl := handshake(t, open, client(a, c.Now, cert)); s != nil || cl != nil {
+		if _, s, cl := catest.Handshake(t, open, client(a, c.Now, cert)); s != nil || cl != nil {
 			t.Errorf("control: %s: %v, %v", name, s, cl)
 		}
 	}
@@ -140,11 +141,11 @@ func TestExpiredDevice(t *testing.T) {
 	a, c := newAuthorityAt(t)
 	server, cert := serverOf(t, a, Loopback()), device(t, a)
 	c.Add(LeafLife - time.Minute)
-	if _, s, cl := handshake(t, server, client(a, c.Now, cert)); s != nil || cl != nil {
+	if _, s, cl := catest.Handshake(t, server, client(a, c.Now, cert)); s != nil || cl != nil {
 		t.Errorf("control: %v, %v", s, cl)
 	}
 	c.Add(2 * time.Minute)
-	if _, s, _ := handshake(t, server, client(a, c.Now, cert)); s == nil {
+	if _, s, _ := catest.Handshake(t, server, client(a, c.Now, cert)); s == nil {
 		t.Error("an expired certificate was accepted")
 	}
 	_, err := a.VerifyDevice(chain(t, cert))
@@ -166,11 +167,11 @@ func TestRevocationIsAskedAtEachHandshake(t *testing.T) {
 	}))(t)
 	cl := client(a, c.Now, device(t, a))
 	cl.ClientSessionCache = tls.NewLRUClientSessionCache(8)
-	if _, s, c := handshake(t, server, cl); s != nil || c != nil {
+	if _, s, c := catest.Handshake(t, server, cl); s != nil || c != nil {
 		t.Errorf("control: %v, %v", s, c)
 	}
 	revoked = true
-	state, s, _ := handshake(t, server, cl)
+	state, s, _ := catest.Handshake(t, server, cl)
 	if s == nil || state.DidResume {
 		t.Errorf("a revoked device came back: %v, resumed %v", s, state.DidResume)
 	}
@@ -191,7 +192,7 @@ func TestServerCertificateRenewsItself(t *testing.T) {
 		t.Fatalf("not renewed after two thirds: %v", err)
 	}
 	c.Add(LeafLife / 2)
-	if _, s, cl := handshake(t, server, client(a, c.Now, nil)); s != nil || cl != nil {
+	if _, s, cl := catest.Handshake(t, server, client(a, c.Now, nil)); s != nil || cl != nil {
 		t.Errorf("after a day: %v, %v", s, cl)
 	}
 }
@@ -345,7 +346,7 @@ func TestHandshakesWithExpiredCertificates(t *testing.T) {
 	strict := must.Get(a.ServerTLS(Loopback(), func([]*x509.Certificate) error { return allowed }))(t)
 	lenient := must.Get(a.RenewalTLS(Loopback(), func([]*x509.Certificate) error { return allowed }, func([]*x509.Certificate) error { return expired }))(t)
 	shake := func(server *tls.Config) bool {
-		_, s, _ := handshake(t, server, client(a, c.Now, cert))
+		_, s, _ := catest.Handshake(t, server, client(a, c.Now, cert))
 		return s == nil
 	}
 	if !shake(strict) || !shake(lenient) {
@@ -370,10 +371,10 @@ func TestHandshakesWithExpiredCertificates(t *testing.T) {
 	}
 	other, _ := newAuthorityAt(t)
 	foreign := device(t, other)
-	if _, s, _ := handshake(t, lenient, client(a, c.Now, foreign)); s == nil {
+	if _, s, _ := catest.Handshake(t, lenient, client(a, c.Now, foreign)); s == nil {
 		t.Error("another gateway's certificate shook hands")
 	}
-	if _, s, cl := handshake(t, lenient, client(a, c.Now, nil)); s != nil || cl != nil {
+	if _, s, cl := catest.Handshake(t, lenient, client(a, c.Now, nil)); s != nil || cl != nil {
 		t.Errorf("without a certificate: %v, %v", s, cl)
 	}
 	if _, err := a.RenewalTLS(Loopback(), func([]*x509.Certificate) error { return nil }, nil); err == nil {

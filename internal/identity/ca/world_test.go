@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
-	"net"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -99,34 +98,6 @@ func client(a *Authority, now func() time.Time, cert *tls.Certificate) *tls.Conf
 	c := ClientTLS(a.Root(), "localhost", get)
 	c.Time = now
 	return c
-}
-
-// handshake returns the server's state and the errors of the server and the client.
-func handshake(t testing.TB, server, client *tls.Config) (state tls.ConnectionState, serverErr, clientErr error) {
-	t.Helper()
-	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer l.Close()
-	done := make(chan error, 1)
-	go func() {
-		raw, err := l.Accept()
-		if err != nil {
-			done <- err
-			return
-		}
-		defer raw.Close()
-		conn := tls.Server(raw, server)
-		err = conn.Handshake()
-		state = conn.ConnectionState()
-		done <- err
-	}()
-	raw := must.Get(net.Dial("tcp", l.Addr().String()))(t)
-	defer raw.Close()
-	clientErr = tls.Client(raw, client).Handshake()
-	if clientErr != nil {
-		raw.Close()
-	}
-	serverErr = <-done
-	return state, serverErr, clientErr
 }
 
 func anybody([]*x509.Certificate) error { return nil }

@@ -56,6 +56,3 @@ func makeOlder(conn *zs.Conn, events []journal.Event, rows string) error {
 	}
 	return sqlitex.ExecuteScript(conn, rows, nil)
 }
-
-// StoredVersion returns the schema version of the file at path.
-func StoredVersion(path string) (int, error) { return storedVersion(path) }

@@ -11,6 +11,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"math/big"
+	"net"
 	"net/url"
 	"testing"
 	"time"
@@ -83,4 +84,32 @@ func (a *Authority) Signer(t testing.TB, gateway, service string) (ed25519.Priva
 func Key(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	return must.Get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
+}
+
+// Handshake returns the server's state and the errors of the server and the client.
+func Handshake(t testing.TB, server, client *tls.Config) (state tls.ConnectionState, serverErr, clientErr error) {
+	t.Helper()
+	l := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer l.Close()
+	done := make(chan error, 1)
+	go func() {
+		raw, err := l.Accept()
+		if err != nil {
+			done <- err
+			return
+		}
+		defer raw.Close()
+		conn := tls.Server(raw, server)
+		err = conn.Handshake()
+		state = conn.ConnectionState()
+		done <- err
+	}()
+	raw := must.Get(net.Dial("tcp", l.Addr().String()))(t)
+	defer raw.Close()
+	clientErr = tls.Client(raw, client).Handshake()
+	if clientErr != nil {
+		raw.Close()
+	}
+	serverErr = <-done
+	return state, serverErr, clientErr
 }
