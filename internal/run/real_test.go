@@ -61,15 +61,7 @@ func newReal(t testing.TB, steps ...step) *real {
 			Budget: run.Budget{Calls: 1 << 30, Tokens: 1 << 40, WallClock: time.Hour}, ActivePerPrincipal: 10, ParallelCalls: 4, AbandonedAfter: 30 * time.Minute,
 		},
 	}))(t)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.Run(ctx, time.Second) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the manager ended with %v", err)
-		}
-	})
+	must.Run(t, func(ctx context.Context) error { return w.Run(ctx, time.Second) })
 	return w
 }
 

@@ -49,10 +49,7 @@ func (w *World) Pairings() *Pairings {
 	p.Host = must.Get(pairing.NewHost(pairing.Config{Issuer: p, Approvals: p, Journal: p, Server: func() (pairing.Server, error) {
 		return pairing.Server{CA: w.CA.Cert.Raw, Name: serverName, Key: key}, nil
 	}}))(w.T)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- p.Run(ctx) }()
-	w.T.Cleanup(func() { stop(); must.Check(w.T, <-done) })
+	must.Run(w.T, p.Run)
 	w.Gateway.Mu.Lock()
 	defer w.Gateway.Mu.Unlock()
 	w.Gateway.steps = &people.PairingService{Host: p.Host, Connection: func(ctx context.Context) (pairing.Connection, error) {

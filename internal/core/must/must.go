@@ -3,8 +3,10 @@
 package must
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
@@ -40,4 +42,15 @@ func Write(t testing.TB, path, text string) {
 	t.Helper()
 	Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	Do(t, os.WriteFile(path, []byte(text), 0o600))
+}
+
+// Run runs fn until the test ends or stop is called, and fails the test if fn returns an error.
+func Run(t testing.TB, fn func(context.Context) error) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- fn(ctx) }()
+	stop = sync.OnceFunc(func() { cancel(); Check(t, <-ended) })
+	t.Cleanup(stop)
+	return stop
 }

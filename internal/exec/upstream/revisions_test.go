@@ -128,13 +128,10 @@ func (w *world) serveMCP() (f *mcpserver.Server, url string) {
 		Address: func() string { return "127.0.0.1:1" }, Version: "test",
 	})
 	front := httptest.NewServer(f)
-	ctx, stop := context.WithCancel(context.Background())
-	running := make(chan error, 1)
-	go func() { running <- f.Run(ctx) }()
+	stop := must.Run(w.t, f.Run)
 	w.t.Cleanup(func() {
 		front.CloseClientConnections()
 		stop()
-		must.Check(w.t, <-running)
 		front.Close()
 	})
 	return f, front.URL

@@ -50,10 +50,7 @@ func newVaulted(t *testing.T, change ...func(*upstream.Config)) *vaulted {
 	w.vault = must.Get(vault.New(vault.Config{Store: w.kept, Keys: vault.NewWrapper(vaulttest.NewKeys(), w.kept), Judge: judge{}}))(t)
 	desk := lend.New(time.Minute, slog.New(slog.DiscardHandler))
 	desk.Serve(w.vault)
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- w.vault.Leases.Run(ctx, func(error) {}) }()
-	t.Cleanup(func() { stop(); must.Check(t, <-ended) })
+	must.Run(t, func(ctx context.Context) error { return w.vault.Leases.Run(ctx, func(error) {}) })
 	w.put(t, rawValue)
 	w.world = newWorld(t, append([]func(*upstream.Config){func(c *upstream.Config) { c.Lender = desk }}, change...)...)
 	return w

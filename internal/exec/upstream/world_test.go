@@ -93,15 +93,7 @@ func (w *world) start() {
 	w.Serve(w.Pipeline)
 	must.Do(w.t, w.Load(w.t.Context()))
 	must.Do(w.t, w.Rebuild(w.t.Context(), ""))
-	ctx, stop := context.WithCancel(context.WithoutCancel(w.t.Context()))
-	ended := make(chan error, 1)
-	m := w.Manager
-	go func() { ended <- m.Run(ctx) }()
-	w.stop = sync.OnceFunc(func() {
-		stop()
-		must.Check(w.t, <-ended)
-	})
-	w.t.Cleanup(w.stop)
+	w.stop = must.Run(w.t, w.Manager.Run)
 }
 
 // stale reports whether a server announced changes since its last inspection.

@@ -53,11 +53,7 @@ func (g *gateway) restart() {
 		return Server{CA: g.ca.Cert.Raw, Name: "localhost", Key: key}, nil
 	}}))(g.t)
 	g.answers = make(chan answered, 1)
-	ctx, stop := context.WithCancel(g.t.Context())
-	done := make(chan error, 1)
-	host := g.Host
-	go func() { done <- host.Run(ctx) }()
-	g.t.Cleanup(func() { stop(); must.Check(g.t, <-done) })
+	must.Run(g.t, g.Host.Run)
 }
 
 func (g *gateway) MayPair(p identity.Pairing) error {

@@ -38,13 +38,7 @@ func (c *client) renewed() (*client, error) {
 func (w *world) keysEnd() {
 	w.t.Helper()
 	w.identity.Keys.OnEnd(func(device, key string, why *reason.Error) { w.server.EndKey(device, key, why) })
-	ctx, stop := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- w.identity.Keys.Run(ctx) }()
-	w.t.Cleanup(func() {
-		stop()
-		must.Check(w.t, <-ended)
-	})
+	must.Run(w.t, w.identity.Keys.Run)
 }
 
 // A replaced key stays valid for five minutes and cannot renew. Afterwards every method refuses

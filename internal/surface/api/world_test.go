@@ -243,14 +243,7 @@ func (w *world) openRuns(g *gatewaytest.Gateway) *run.Manager {
 			ActivePerPrincipal: 100, ParallelCalls: 4, AbandonedAfter: 30 * time.Minute,
 		},
 	}))(w.t)
-	ctx, stop := context.WithCancel(context.Background())
-	w.stopRuns = stop
-	ended := make(chan error, 1)
-	go func() { ended <- runs.Run(ctx, 0) }()
-	w.t.Cleanup(func() {
-		stop()
-		must.Check(w.t, <-ended)
-	})
+	w.stopRuns = must.Run(w.t, func(ctx context.Context) error { return runs.Run(ctx, 0) })
 	return runs
 }
 

@@ -101,13 +101,7 @@ func newWorld(t *testing.T, policies string) *world {
 		},
 		Now: w.now,
 	}))(t)
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Tasks.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		must.Do(t, <-done)
-	})
+	must.Run(t, s.Tasks.Run)
 	mux := http.NewServeMux()
 	for pattern, h := range s.Handlers() {
 		mux.Handle(pattern, h)

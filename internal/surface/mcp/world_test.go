@@ -95,13 +95,10 @@ func newWorld(t testing.TB, setup ...func(*world)) *world {
 	mux.Handle("/mcp", w.identified(w.face))
 	mux.HandleFunc("GET "+mcpserver.ApprovalsPath+"{id}", mcpserver.Page(func() string { return "http://palyra-test.localhost:1" }))
 	w.http = httptest.NewServer(mux)
-	ctx, cancel := context.WithCancel(context.Background())
-	running := make(chan error, 1)
-	go func() { running <- w.face.Run(ctx) }()
+	stop := must.Run(t, w.face.Run)
 	t.Cleanup(func() {
 		w.http.CloseClientConnections()
-		cancel()
-		must.Do(t, <-running)
+		stop()
 		w.http.Close()
 	})
 	return w

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/call/approval"
 	"palyra/internal/core/access"
 	"palyra/internal/core/change"
+	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 )
@@ -55,17 +56,7 @@ func Open(t testing.TB, store approval.Store, judge approval.Judge, limits appro
 // Start runs the desk until the test ends or the returned function is called.
 func Start(t testing.TB, d *approval.Desk) (stop func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- d.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			t.Errorf("the desk ended with %v", err)
-		}
-	})
-	t.Cleanup(stop)
-	return stop
+	return must.Run(t, d.Run)
 }
 
 // Judge is an approval.Judge that counts votes: Need users must allow, every user except the

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -99,16 +98,7 @@ func (w *World) Start(targets ...notify.Target) (s *notify.Service, stop func())
 		Store: w.Store, Journal: w.Journal, Approvals: w.Desk.Records, Targets: targets, Log: slog.New(slog.DiscardHandler),
 		Link: func(id string) string { return "https://gateway.test/approvals/" + id },
 	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- s.Run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		if err := <-done; err != nil {
-			w.t.Errorf("notifications ended with %v", err)
-		}
-	})
-	w.t.Cleanup(stop)
+	stop = must.Run(w.t, s.Run)
 	// Events before the service follows the journal are not delivered.
 	w.UntilStored(func() bool {
 		return len(targets) == 0 || must.Get(w.Store.NotifyCursor(context.Background()))(w.t) > 0
