@@ -1,7 +1,6 @@
 package identity_test
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"slices"
@@ -302,9 +301,7 @@ func TestRunReportsExpiredKeys(t *testing.T) {
 			defer mu.Unlock()
 			told = append(told, key)
 		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- w.Keys.Run(ctx) }()
+		must.Run(t, w.Keys.Run)
 		synctest.Wait()
 		w.use(w.next(bob.Device))
 		time.Sleep(identity.KeyGrace - time.Second)
@@ -322,8 +319,6 @@ func TestRunReportsExpiredKeys(t *testing.T) {
 		if list := ended(); len(list) != 1 {
 			t.Errorf("told again: %v", list)
 		}
-		cancel()
-		must.Do(t, <-done)
 	})
 }
 

@@ -132,10 +132,7 @@ func TestWatch(t *testing.T) {
 func TestRun(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	ended := make(chan error, 1)
-	go func() { ended <- f.watch.Run(ctx) }()
+	must.Run(t, f.watch.Run)
 	_, err := f.watch.Register(t.Context(), f.one)
 	must.Do(t, err)
 	// The change is detected whether the watch of the directory starts before or after it.
@@ -148,8 +145,6 @@ func TestRun(t *testing.T) {
 	case <-time.After(must.Patience):
 		t.Fatal("nobody saw the change")
 	}
-	stop()
-	must.Do(t, <-ended)
 }
 
 // teller is a log handler that sends each record to a channel.

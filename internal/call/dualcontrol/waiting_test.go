@@ -23,16 +23,7 @@ func bubble(t *testing.T, test func(t *testing.T, w *changing, stop func())) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w := newChanging(t, "")
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan error, 1)
-		go func() { ended <- w.gate.Run(ctx) }()
-		stop := func() {
-			cancel()
-			must.Do(t, <-ended)
-			ended <- nil
-		}
-		defer stop()
-		test(t, w, stop)
+		test(t, w, must.Run(t, w.gate.Run))
 	})
 }
 

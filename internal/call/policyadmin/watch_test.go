@@ -86,9 +86,8 @@ func TestWatcherErrorsReload(t *testing.T) {
 	p, book := opened(t)
 	before := p.Active.Set().Version()
 	must.Write(t, filepath.Join(p.Loader.Dir(), "10-own.cedar"), forbids("echo"))
-	ctx, stop := context.WithCancel(t.Context())
-	events, faults, reload, done := make(chan fsnotify.Event), make(chan error), make(chan struct{}), make(chan error, 1)
-	go func() { done <- p.Watcher.Follow(ctx, events, faults, reload) }()
+	events, faults, reload := make(chan fsnotify.Event), make(chan error), make(chan struct{})
+	must.Run(t, func(ctx context.Context) error { return p.Watcher.Follow(ctx, events, faults, reload) })
 	for range 3 {
 		select {
 		case faults <- fsnotify.ErrEventOverflow:
@@ -104,8 +103,6 @@ func TestWatcherErrorsReload(t *testing.T) {
 	if book.Count("watching the policy directory failed") == 0 {
 		t.Error("the log does not hold the overflow")
 	}
-	stop()
-	must.Check(t, <-done)
 }
 
 // A change of the directory during an activation is reported and does not end it. Without an
@@ -172,9 +169,8 @@ func TestDirectoryAppears(t *testing.T) {
 	if d := p.Loader.Directory(); d.InForce || d.Present || !strings.Contains(d.Problem, "does not exist") {
 		t.Errorf("before it is there: %+v", d)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	look, done := make(chan time.Time), make(chan error, 1)
-	go func() { done <- p.Watcher.FollowDirectory(ctx, look) }()
+	ctx, look := t.Context(), make(chan time.Time)
+	must.Run(t, func(ctx context.Context) error { return p.Watcher.FollowDirectory(ctx, look) })
 	// The second value is received after the first was handled.
 	looked := func() {
 		for range 2 {
@@ -213,8 +209,6 @@ func TestDirectoryAppears(t *testing.T) {
 	if d := p.Loader.Directory(); d.InForce || !strings.Contains(d.Problem, "activated") {
 		t.Errorf("beside an activated version: %+v", d)
 	}
-	stop()
-	must.Check(t, <-done)
 }
 
 // forgetful is a store without the last set in force.

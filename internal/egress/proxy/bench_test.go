@@ -44,13 +44,7 @@ func capture(b *testing.B, through bool, serve func(net.Conn)) string {
 			return new(net.Dialer).DialContext(ctx, network, server.Addr().String())
 		},
 	}))(b)
-	ctx, cancel := context.WithCancel(context.Background())
-	served := make(chan error, 1)
-	go func() { served <- proxy.Serve(ctx, Listeners{Ports: []net.Listener{inside}}) }()
-	b.Cleanup(func() {
-		cancel()
-		must.Check(b, <-served)
-	})
+	must.Run(b, func(ctx context.Context) error { return proxy.Serve(ctx, Listeners{Ports: []net.Listener{inside}}) })
 	return address
 }
 

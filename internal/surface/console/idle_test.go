@@ -53,9 +53,7 @@ func TestIdleSessionEnds(t *testing.T) {
 		if got := w.browser().login(w.link()); got != http.StatusOK {
 			t.Fatalf("login: %d", got)
 		}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error)
-		go func() { done <- c.Sessions.Run(ctx) }()
+		must.Run(t, c.Sessions.Run)
 		time.Sleep(59 * time.Minute)
 		if ended.Load() != 0 {
 			t.Error("it ended while it was good")
@@ -64,7 +62,5 @@ func TestIdleSessionEnds(t *testing.T) {
 		if synctest.Wait(); ended.Load() != 1 {
 			t.Errorf("%d sessions ended", ended.Load())
 		}
-		stop()
-		must.Check(t, <-done)
 	})
 }
