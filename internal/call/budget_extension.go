@@ -101,10 +101,11 @@ func (s *settlement) askForMore(ctx context.Context, turn *session.Turn) (refuse
 		return true, answer.Message(), nil
 	}
 	err = s.extend(context.WithoutCancel(ctx), answer)
-	if answerLost(err) != nil { // it was revoked before its use
-		return true, "", nil
+	lost := answerLost(err) != nil // it was revoked before its use
+	if lost {
+		err = nil
 	}
-	return false, "", unwritten(err)
+	return lost, "", unwritten(err)
 }
 
 // extend consumes the answer and extends the session.
