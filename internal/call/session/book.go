@@ -24,7 +24,13 @@ const (
 type Book struct {
 	store Store
 	idle  time.Duration
-	now   func() time.Time
+	open  openSessions
+}
+
+// inMemory is openSessions for one process.
+type inMemory struct {
+	idle time.Duration
+	now  func() time.Time
 
 	// mu guards the following fields. It is never held while a call is judged.
 	mu       sync.Mutex
@@ -42,15 +48,6 @@ type runKey struct {
 // runCalls counts the calls of a run of the gateway.
 type runCalls struct{ made, inFlight int }
 
-// NewBook returns a book over a store. A session ends if none of its calls began or ended for
-// the time idle.
-func NewBook(store Store, idle time.Duration) *Book {
-	return &Book{
-		store: store, idle: idle, now: time.Now,
-		sessions: make(map[Key]*session), runs: make(map[runKey]*runCalls), underWay: make(map[access.Principal]int),
-	}
-}
-
 // Begin counts a call. run is the gateway run of the call; it is "" for any other call.
 func (b *Book) Begin(ctx context.Context, caller access.Caller, run string) (*Call, error) {
 	key := KeyOf(caller)
@@ -66,10 +63,7 @@ func (b *Book) Begin(ctx context.Context, caller access.Caller, run string) (*Ca
 
 // load reads the session and the run of a call from the store, unless they are in memory.
 func (b *Book) load(ctx context.Context, key Key, run string) error {
-	b.mu.Lock()
-	_, known := b.sessions[key]
-	counted := run == "" || b.runs[runKey{key.Principal, run}] != nil
-	b.mu.Unlock()
+	known, counted := b.open.known(key, run)
 	// A call whose caller disconnects is counted, too.
 	ctx = context.WithoutCancel(ctx)
 	if !known {
@@ -77,20 +71,26 @@ func (b *Book) load(ctx context.Context, key Key, run string) error {
 		if err != nil {
 			return reason.Errorf(reason.JournalUnavailable, "counting the calls of the session: %w", err)
 		}
-		b.remember(key, past, found)
+		b.open.remember(key, past, found)
 	}
 	if !counted {
 		made, err := b.store.RunCalls(ctx, key.Principal, run)
 		if err != nil {
 			return reason.Errorf(reason.JournalUnavailable, "counting the calls of the run: %w", err)
 		}
-		b.rememberRun(runKey{key.Principal, run}, made)
+		b.open.rememberRun(runKey{key.Principal, run}, made)
 	}
 	return nil
 }
 
-// remember restores a session from the store, unless it has ended.
-func (b *Book) remember(key Key, past Past, found bool) {
+func (b *inMemory) known(key Key, run string) (session, counted bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, session = b.sessions[key]
+	return session, run == "" || b.runs[runKey{key.Principal, run}] != nil
+}
+
+func (b *inMemory) remember(key Key, past Past, found bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if _, known := b.sessions[key]; known {
@@ -103,7 +103,7 @@ func (b *Book) remember(key Key, past Past, found bool) {
 	}
 }
 
-func (b *Book) rememberRun(key runKey, made int) {
+func (b *inMemory) rememberRun(key runKey, made int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.runs[key] == nil {
@@ -127,7 +127,7 @@ func makeRoom[K comparable, V any](counted map[K]V, isIdle func(V) bool) {
 
 // count counts a call in its session. It returns nil if the session was removed since load.
 func (b *Book) count(caller access.Caller, key Key, run string) (*Call, error) {
-	c, err := b.enter(caller, key, run)
+	c, err := b.open.enter(caller, key, run)
 	if c == nil || err != nil {
 		return nil, err
 	}
@@ -142,8 +142,7 @@ func (b *Book) count(caller access.Caller, key Key, run string) (*Call, error) {
 	return c, nil
 }
 
-// enter adds a call to its session.
-func (b *Book) enter(caller access.Caller, key Key, run string) (*Call, error) {
+func (b *inMemory) enter(caller access.Caller, key Key, run string) (*Call, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.underWay[key.Principal] >= mostUnderWay {
@@ -164,7 +163,7 @@ func (b *Book) enter(caller access.Caller, key Key, run string) (*Call, error) {
 	b.underWay[key.Principal]++
 	s.inFlight.Add(1)
 	s.lastAt.Store(now.UnixMicro())
-	c := &Call{book: b, s: s, key: key}
+	c := &Call{open: b, s: s, key: key}
 	if run != "" {
 		r.made++
 		r.inFlight++
@@ -173,8 +172,7 @@ func (b *Book) enter(caller access.Caller, key Key, run string) (*Call, error) {
 	return c, nil
 }
 
-// leave removes a call from the counts of calls under way.
-func (b *Book) leave(c *Call) {
+func (b *inMemory) leave(c *Call) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.underWay[c.key.Principal]--; b.underWay[c.key.Principal] == 0 {

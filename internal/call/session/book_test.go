@@ -47,8 +47,13 @@ type clock struct{ at time.Time }
 
 func book(s *store) (*Book, *clock) {
 	b, c := NewBook(s, 30*time.Minute), &clock{time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)}
-	b.now = func() time.Time { return c.at }
+	b.memory().now = func() time.Time { return c.at }
 	return b, c
+}
+
+func (b *Book) memory() *inMemory {
+	m, _ := b.open.(*inMemory)
+	return m
 }
 
 func begin(t *testing.T, b *Book, c access.Caller, run string) *Call {
@@ -316,7 +321,7 @@ func TestEvictedSessionsAreReloaded(t *testing.T) {
 		c.DeviceID = time.Duration(i).String()
 		begin(t, b, c, "").End(Traffic{})
 	}
-	if n := len(b.sessions); n > mostRemembered {
+	if n := len(b.memory().sessions); n > mostRemembered {
 		t.Errorf("%d are remembered", n)
 	}
 	if again := begin(t, b, coder, ""); again.Session() != held.Session() {

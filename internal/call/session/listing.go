@@ -5,7 +5,19 @@ import (
 )
 
 // UnderWay counts the calls of all principals that have not ended.
-func (b *Book) UnderWay() int {
+func (b *Book) UnderWay() int { return b.open.underWayOfAll() }
+
+// Ended removes a session that a person ended. Its calls under way still count in it; the next
+// call of its caller begins another session.
+func (b *Book) Ended(key Key, id string) { b.open.end(key, id) }
+
+// Did returns the state of a session, if it is held in memory.
+func (b *Book) Did(key Key, id string) (Did, bool) { return b.open.did(key, id) }
+
+// Idle returns how long a session lasts without a call.
+func (b *Book) Idle() time.Duration { return b.idle }
+
+func (b *inMemory) underWayOfAll() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := 0
@@ -15,9 +27,7 @@ func (b *Book) UnderWay() int {
 	return n
 }
 
-// Ended removes a session that a person ended. Its calls under way still count in it; the next
-// call of its caller begins another session.
-func (b *Book) Ended(key Key, id string) {
+func (b *inMemory) end(key Key, id string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s := b.sessions[key]; s != nil && s.row.ID == id {
@@ -25,8 +35,7 @@ func (b *Book) Ended(key Key, id string) {
 	}
 }
 
-// Did returns the state of a session, if it is in memory.
-func (b *Book) Did(key Key, id string) (Did, bool) {
+func (b *inMemory) did(key Key, id string) (Did, bool) {
 	b.mu.Lock()
 	s := b.sessions[key]
 	b.mu.Unlock()
@@ -35,9 +44,6 @@ func (b *Book) Did(key Key, id string) (Did, bool) {
 	}
 	return s.did(), true
 }
-
-// Idle returns how long a session lasts without a call.
-func (b *Book) Idle() time.Duration { return b.idle }
 
 // did returns a copy of the session's state.
 func (s *session) did() Did {

@@ -145,7 +145,7 @@ func withName(list []string, name string) []string {
 
 // Call is a call that is counted in its session.
 type Call struct {
-	book *Book
+	open openSessions
 	s    *session
 	key  Key
 	// ofRun is true for a call of the gateway's run of that name.
@@ -223,7 +223,7 @@ func (c *Call) End(with Traffic) {
 	c.s.facts.Tainted = c.s.facts.Tainted || with.Read
 	c.reserved = 0
 	c.s.mu.Unlock()
-	c.book.leave(c)
+	c.open.leave(c)
 }
 
 // Budget returns the call's number in its run or session, from 1, and the maximum: perRun, or
