@@ -33,6 +33,51 @@ const (
 	MatchTool    Match = "tool"
 )
 
+// describe adds to the prompt of a record the possible answers, and the earlier calls.
+func describe(ctx context.Context, store Store, limits Limits, rec *Record) error {
+	rec.Prompt.Scopes, rec.Prompt.ExactOnly = offers(*rec, limits), rec.ExactOnly
+	if !rec.AboutSession() && !rec.AboutGateway() {
+		if err := addLately(ctx, store, rec); err != nil {
+			return err
+		}
+	}
+	if rec.AboutCommit() || rec.AboutSecret() || rec.AboutSession() || rec.AboutGateway() {
+		return nil // the difference is in the diff, or nothing can be compared
+	}
+	last, found, err := store.LastAllowed(ctx, rec.RequestedBy, rec.Binding.Tool)
+	if err != nil {
+		return err
+	}
+	rec.Prompt.LastAllowed, rec.Prompt.Differs = found, nil
+	if found {
+		rec.Prompt.Differs, err = last.Diff(rec.Binding)
+	}
+	return err
+}
+
+// addLately adds to the prompt the number of earlier requests for the same subject, and the
+// number of recent calls that each offer would have covered.
+func addLately(ctx context.Context, store Store, rec *Record) error {
+	n, err := store.Lately(ctx, LatelyQuery{
+		RequestedBy: rec.RequestedBy, OnBehalfOf: rec.OnBehalfOf, Session: rec.Session, Subject: rec.Subject,
+		CallDigest: rec.CallDigest, ComparedAs: rec.ComparedAs(), Since: rec.CreatedAt.Add(-LatelySpan),
+	})
+	if err != nil {
+		return fmt.Errorf("counting earlier calls: %w", err)
+	}
+	rec.Prompt.AskedLately = n.Asked.All.Tool
+	if rec.Subject != "" {
+		rec.Prompt.AskedLately = n.Asked.All.Subject
+	}
+	for i, o := range rec.Prompt.Scopes {
+		rec.Prompt.Scopes[i].CoveredLately = n.Asked.covered(o) + n.Unasked.covered(o)
+	}
+	return nil
+}
+
+// LatelySpan is the time span of the counts that approvers see.
+const LatelySpan = 7 * 24 * time.Hour
+
 // offers lists the possible answers to a record, each with a description of its coverage.
 // Decide rejects all others.
 func offers(rec Record, l Limits) []Offer {
@@ -148,51 +193,6 @@ func (m Match) width() int {
 		return 2
 	}
 }
-
-// describe adds to the prompt of a record the possible answers, and the earlier calls.
-func describe(ctx context.Context, store Store, limits Limits, rec *Record) error {
-	rec.Prompt.Scopes, rec.Prompt.ExactOnly = offers(*rec, limits), rec.ExactOnly
-	if !rec.AboutSession() && !rec.AboutGateway() {
-		if err := addLately(ctx, store, rec); err != nil {
-			return err
-		}
-	}
-	if rec.AboutCommit() || rec.AboutSecret() || rec.AboutSession() || rec.AboutGateway() {
-		return nil // the difference is in the diff, or nothing can be compared
-	}
-	last, found, err := store.LastAllowed(ctx, rec.RequestedBy, rec.Binding.Tool)
-	if err != nil {
-		return err
-	}
-	rec.Prompt.LastAllowed, rec.Prompt.Differs = found, nil
-	if found {
-		rec.Prompt.Differs, err = last.Diff(rec.Binding)
-	}
-	return err
-}
-
-// addLately adds to the prompt the number of earlier requests for the same subject, and the
-// number of recent calls that each offer would have covered.
-func addLately(ctx context.Context, store Store, rec *Record) error {
-	n, err := store.Lately(ctx, LatelyQuery{
-		RequestedBy: rec.RequestedBy, OnBehalfOf: rec.OnBehalfOf, Session: rec.Session, Subject: rec.Subject,
-		CallDigest: rec.CallDigest, ComparedAs: rec.ComparedAs(), Since: rec.CreatedAt.Add(-LatelySpan),
-	})
-	if err != nil {
-		return fmt.Errorf("counting earlier calls: %w", err)
-	}
-	rec.Prompt.AskedLately = n.Asked.All.Tool
-	if rec.Subject != "" {
-		rec.Prompt.AskedLately = n.Asked.All.Subject
-	}
-	for i, o := range rec.Prompt.Scopes {
-		rec.Prompt.Scopes[i].CoveredLately = n.Asked.covered(o) + n.Unasked.covered(o)
-	}
-	return nil
-}
-
-// LatelySpan is the time span of the counts that approvers see.
-const LatelySpan = 7 * 24 * time.Hour
 
 // covered is the number of these calls that the offered grant would have covered.
 func (c Counted) covered(o Offer) int64 {
