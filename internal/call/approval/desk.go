@@ -81,7 +81,7 @@ type Desk struct {
 	Grants   *Grants
 	Freezer  *Freezer
 
-	open *openRequests
+	open openRequests
 	now  func() time.Time
 	log  *slog.Logger
 	// kick wakes Run for an earlier deadline; stopping is closed when Run ends.
@@ -105,7 +105,7 @@ func NewDesk(cfg Config) (*Desk, error) {
 	// The times are in UTC and in microseconds, as in a store.
 	now := func() time.Time { return cfg.Now().UTC().Truncate(time.Microsecond) }
 	limits, kick, stopping := cfg.Limits.withDefaults(), make(chan struct{}, 1), make(chan struct{})
-	open := newOpenRequests(limits, deadline.New(kick), now)
+	open := newRequestsInMemory(limits, deadline.New(kick), now)
 	freezer := &Freezer{store: cfg.Store, guard: cfg.Guard, now: now}
 	grants := newGrants(cfg.Store, cfg.Judge, freezer, limits, deadline.New(kick), now)
 	records := &Records{store: cfg.Store, judge: cfg.Judge, open: open, feed: &feed{changed: make(chan struct{})}, now: now, stopping: stopping}
@@ -123,7 +123,7 @@ func NewDesk(cfg Config) (*Desk, error) {
 	}, nil
 }
 
-func load(ctx context.Context, records *Records, open *openRequests, grants *Grants, freezer *Freezer) error {
+func load(ctx context.Context, records *Records, open *requestsInMemory, grants *Grants, freezer *Freezer) error {
 	frozen, err := records.store.Freeze(ctx)
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func load(ctx context.Context, records *Records, open *openRequests, grants *Gra
 }
 
 // load adds a stored record at the start.
-func (m *openRequests) load(rec Record) error {
+func (m *requestsInMemory) load(rec Record) error {
 	e := &entry{id: rec.ID, rec: rec, key: keyOfRecord(rec), run: runOf(rec), ready: make(chan struct{}), delivered: make(chan struct{}), counted: rec.State == Pending}
 	close(e.ready)
 	e.markDelivered()
@@ -219,8 +219,8 @@ func (s *Grants) count() int {
 	return len(s.book.byID)
 }
 
-func newOpenRequests(limits Limits, due *deadline.Queue, now func() time.Time) *openRequests {
-	return &openRequests{
+func newRequestsInMemory(limits Limits, due *deadline.Queue, now func() time.Time) *requestsInMemory {
+	return &requestsInMemory{
 		limits: limits, now: now, key: keyOf, byID: map[string]*entry{}, byCall: map[callKey][]*entry{},
 		quota: &quota{
 			limits: limits, perRun: map[runKey]int{}, principal: map[access.Principal]int{},

@@ -205,7 +205,7 @@ func (r Record) noGrant() error {
 }
 
 // anticipate adds the call of an edit that is about to be stored, so that settle finds it.
-func (m *openRequests) anticipate(id string, ask *Ask) {
+func (m *requestsInMemory) anticipate(id string, ask *Ask) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.byID[id]

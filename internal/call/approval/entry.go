@@ -36,7 +36,7 @@ const (
 	joined                     // an identical record is pending
 )
 
-// entry is a pending or allowed record in memory. The lock of openRequests guards it.
+// entry is a pending or allowed record in memory. The lock of requestsInMemory guards it.
 type entry struct {
 	// id never changes and may be read without the lock.
 	id  string
@@ -97,7 +97,7 @@ type editedCall struct {
 	resolved string
 }
 
-// waiter is one call that waits on a record. The lock of openRequests guards it.
+// waiter is one call that waits on a record. The lock of requestsInMemory guards it.
 type waiter struct {
 	wake chan struct{}
 	// rec is the current record, nil with an err. It must not be modified.

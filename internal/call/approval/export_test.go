@@ -5,7 +5,7 @@ import "palyra/internal/call/approval/internal/deadline"
 // IgnoreCallDigest disables the check that binds an approval to its call, for negative
 // controls. Any call of the same caller and session then counts as identical.
 func (d *Desk) IgnoreCallDigest() {
-	m := d.open
+	m, _ := d.open.(*requestsInMemory)
 	m.key = func(a Ask) callKey {
 		k := keyOf(a)
 		k.callDigest = "any"
@@ -20,7 +20,7 @@ func (d *Desk) IgnoreCallDigest() {
 
 // Held returns how many records, runs, cooled asks and grants are in memory.
 func (d *Desk) Held() (open, runs, cooled, grants int) {
-	m, g := d.open, d.Grants
+	m, g := d.open.(*requestsInMemory), d.Grants
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	g.mu.Lock()

@@ -245,7 +245,7 @@ func (r *Records) Export(ctx context.Context, f Filter, view func(Record) Record
 }
 
 // find returns an open request; the bool is false if the id is not open.
-func (m *openRequests) find(id, callDigest string) (openRequest, bool) {
+func (m *requestsInMemory) find(id, callDigest string) (openRequest, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.byID[id]

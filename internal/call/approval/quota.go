@@ -32,7 +32,7 @@ func runOf(r Record) runKey {
 	return k
 }
 
-// quota counts pending and recently created records. The lock of openRequests guards it.
+// quota counts pending and recently created records. The lock of requestsInMemory guards it.
 type quota struct {
 	limits    Limits
 	perRun    map[runKey]int
@@ -123,7 +123,7 @@ type coolKey struct {
 	effect string
 }
 
-// cooldown remembers asks that were denied or expired recently. The lock of openRequests guards it.
+// cooldown remembers asks that were denied or expired recently. The lock of requestsInMemory guards it.
 type cooldown struct {
 	span time.Duration
 	asks map[coolKey]Record

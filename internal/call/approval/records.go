@@ -19,7 +19,7 @@ import (
 type Records struct {
 	store Store
 	judge Judge
-	open  *openRequests
+	open  openRequests
 	feed  *feed
 	now   func() time.Time
 	// stopping is closed when the desk stops.

@@ -14,7 +14,7 @@ import (
 type Requests struct {
 	store   Store
 	records *Records
-	open    *openRequests
+	open    waiters
 	grants  *Grants
 	freezer *Freezer
 	limits  Limits

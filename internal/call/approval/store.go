@@ -210,3 +210,49 @@ type Counted struct {
 
 // ErrStale means that the state or version of the row differs from the expected one.
 var ErrStale = errors.New("approval: state or version has changed")
+
+// openRequests holds the requests that are pending or allowed, and the calls that wait for
+// them, while they are open. Each method is atomic.
+//
+// It wakes waiting calls, matches identical asks and lists requests whose deadlines passed. It
+// MUST NOT allow anything: the Store is authoritative. requestsInMemory is the implementation for
+// one process; several replicas need one that they share.
+type openRequests interface {
+	waiters
+	// settle updates a request to its record that has become durable, and wakes its waiters.
+	// Records may come out of order; an older one changes nothing.
+	settle(rec Record)
+	// anticipate adds the call of an edit that is about to be stored, so that settle finds it.
+	anticipate(id string, ask *Ask)
+	// find returns an open request; the bool is false if the id is not open.
+	find(id, callDigest string) (openRequest, bool)
+	// each calls fn with every open record. fn MUST NOT change or keep it.
+	each(fn func(*Record))
+	// overdue removes at most limit deadlines that have passed and returns their ids, and the
+	// next deadline, which is zero if none is left.
+	overdue(now time.Time, limit int) (ids []string, next time.Time)
+	// postpone moves the deadlines of requests that could not be expired, and returns err to
+	// their waiters.
+	postpone(ids []string, until time.Time, err error)
+}
+
+// waiters attaches calls to the open requests.
+type waiters interface {
+	// enter finds the request that serves an ask and attaches the call to it. If no request
+	// does, it reserves one, so that an identical ask joins it instead of creating another.
+	enter(ask *Ask) (place, error)
+	// abandon removes a reserved request that could not be stored, and returns the error to its
+	// waiters.
+	abandon(p place, err error)
+	// look returns the state of a waiting call, and marks its record as passed to the observer.
+	look(p place) waiter
+	// detach removes a waiter without side effects.
+	detach(p place)
+	// leave removes a waiter and returns the record. The bool is true if the waiter was the
+	// last one of a pending request and withdraws it; no call may then join the request.
+	leave(p place, withdraws bool) (Record, bool)
+	// reopen lets calls join a request again that could not be withdrawn.
+	reopen(p place)
+	// release offers the answer of an allowed record in that version to identical asks again.
+	release(id string, version int64)
+}

@@ -62,7 +62,7 @@ func (d *Desk) endAll(ctx context.Context, ids []string, end func(context.Contex
 }
 
 // each calls fn with every open record. fn MUST NOT change or keep it.
-func (m *openRequests) each(fn func(*Record)) {
+func (m *requestsInMemory) each(fn func(*Record)) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.byID {
@@ -72,7 +72,7 @@ func (m *openRequests) each(fn func(*Record)) {
 
 // overdue removes at most limit deadlines that have passed and returns their ids, and the next
 // deadline, which is zero if none is left.
-func (m *openRequests) overdue(now time.Time, limit int) ([]string, time.Time) {
+func (m *requestsInMemory) overdue(now time.Time, limit int) ([]string, time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	ids := m.due.Pop(now, limit)
@@ -83,7 +83,7 @@ func (m *openRequests) overdue(now time.Time, limit int) ([]string, time.Time) {
 
 // postpone moves the deadlines of requests that could not be expired, and returns err to their
 // waiters.
-func (m *openRequests) postpone(ids []string, until time.Time, err error) {
+func (m *requestsInMemory) postpone(ids []string, until time.Time, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, id := range ids {

@@ -8,13 +8,10 @@ import (
 	"palyra/internal/call/approval/internal/deadline"
 )
 
-// openRequests holds the requests that are pending or allowed, and the calls that wait for them,
-// while they are open. It bounds them by quota, and answers asks that were denied recently from
-// memory. It is safe for concurrent use, and each method without the suffix Locked is atomic.
-//
-// It wakes waiting calls, matches identical asks and lists requests whose deadlines passed. It
-// MUST NOT allow anything: the Store is authoritative.
-type openRequests struct {
+// requestsInMemory holds the open requests of one process. It bounds them by quota, and answers
+// asks that were denied recently from memory. It is safe for concurrent use, and each method
+// without the suffix Locked is atomic.
+type requestsInMemory struct {
 	limits Limits
 	now    func() time.Time
 	key    func(Ask) callKey
@@ -29,7 +26,7 @@ type openRequests struct {
 
 // enter finds the request that serves an ask and attaches the call to it. If no request does, it
 // reserves one, so that an identical ask joins it instead of creating another.
-func (m *openRequests) enter(ask *Ask) (place, error) {
+func (m *requestsInMemory) enter(ask *Ask) (place, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.now()
@@ -58,7 +55,7 @@ func (m *openRequests) enter(ask *Ask) (place, error) {
 }
 
 // usableLocked finds an allowed record that no other call holds.
-func (m *openRequests) usableLocked(key callKey, now time.Time) *entry {
+func (m *requestsInMemory) usableLocked(key callKey, now time.Time) *entry {
 	for _, e := range m.byCall[key] {
 		if e.rec.State == Allowed && !now.Before(e.claimedUntil) && now.Before(e.rec.UseBy) {
 			return e
@@ -67,7 +64,7 @@ func (m *openRequests) usableLocked(key callKey, now time.Time) *entry {
 	return nil
 }
 
-func (m *openRequests) joinableLocked(key callKey, now time.Time) *entry {
+func (m *requestsInMemory) joinableLocked(key callKey, now time.Time) *entry {
 	for _, e := range m.byCall[key] {
 		if (e.rec.State == Pending || e.rec.State == "") && !e.leaving && (e.rec.ExpiresAt.IsZero() || now.Before(e.rec.ExpiresAt)) {
 			return e
@@ -77,7 +74,7 @@ func (m *openRequests) joinableLocked(key callKey, now time.Time) *entry {
 }
 
 // reserveLocked creates the entry of a record that is not stored yet.
-func (m *openRequests) reserveLocked(ask *Ask, key callKey, now time.Time) (*entry, error) {
+func (m *requestsInMemory) reserveLocked(ask *Ask, key callKey, now time.Time) (*entry, error) {
 	id, err := newID(now)
 	if err != nil {
 		return nil, err
@@ -92,7 +89,7 @@ func (m *openRequests) reserveLocked(ask *Ask, key callKey, now time.Time) (*ent
 }
 
 // abandon removes a reserved request that could not be stored, and fails its waiters.
-func (m *openRequests) abandon(p place, err error) {
+func (m *requestsInMemory) abandon(p place, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.entry.fail(err)
@@ -100,7 +97,7 @@ func (m *openRequests) abandon(p place, err error) {
 }
 
 // look returns the state of a waiting call, and marks its record as passed to the observer.
-func (m *openRequests) look(p place) waiter {
+func (m *requestsInMemory) look(p place) waiter {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := *p.waiter
@@ -108,7 +105,7 @@ func (m *openRequests) look(p place) waiter {
 	return now
 }
 
-func (m *openRequests) detach(p place) {
+func (m *requestsInMemory) detach(p place) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.entry.remove(p.waiter)
@@ -116,7 +113,7 @@ func (m *openRequests) detach(p place) {
 
 // leave removes a waiter and returns the record. The bool is true if the waiter was the last one
 // of a pending request and withdraws it; no call may then join the request.
-func (m *openRequests) leave(p place, withdraws bool) (Record, bool) {
+func (m *requestsInMemory) leave(p place, withdraws bool) (Record, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, w := p.entry, p.waiter
@@ -130,7 +127,7 @@ func (m *openRequests) leave(p place, withdraws bool) (Record, bool) {
 }
 
 // reopen lets calls join a request again that could not be withdrawn.
-func (m *openRequests) reopen(p place) {
+func (m *requestsInMemory) reopen(p place) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	p.entry.leaving = false
@@ -138,7 +135,7 @@ func (m *openRequests) reopen(p place) {
 
 // settle updates a request to its record that has become durable, and wakes its waiters. Records
 // may come out of order; an older one changes nothing.
-func (m *openRequests) settle(rec Record) {
+func (m *requestsInMemory) settle(rec Record) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e, ok := m.byID[rec.ID]
@@ -167,7 +164,7 @@ func (m *openRequests) settle(rec Record) {
 }
 
 // allowLocked serves the call that waited longest; the others ask again.
-func (m *openRequests) allowLocked(e *entry) {
+func (m *requestsInMemory) allowLocked(e *entry) {
 	displayed := e.rec
 	m.uncountLocked(e)
 	m.due.Set(e.rec.ID, e.rec.deadline())
@@ -180,7 +177,7 @@ func (m *openRequests) allowLocked(e *entry) {
 	e.waiters = nil
 }
 
-func (m *openRequests) closeLocked(e *entry, was State) {
+func (m *requestsInMemory) closeLocked(e *entry, was State) {
 	if was != Allowed && (e.rec.State == Denied || e.rec.State == Expired) {
 		for _, what := range append(e.before, e.resolved) {
 			m.cool.remember(e.rec, what)
@@ -194,13 +191,13 @@ func (m *openRequests) closeLocked(e *entry, was State) {
 	m.removeLocked(e)
 }
 
-func (m *openRequests) addLocked(e *entry) {
+func (m *requestsInMemory) addLocked(e *entry) {
 	m.byID[e.id] = e
 	m.byCall[e.key] = append(m.byCall[e.key], e)
 }
 
 // removeLocked removes an entry that is settled, or that was never stored.
-func (m *openRequests) removeLocked(e *entry) {
+func (m *requestsInMemory) removeLocked(e *entry) {
 	delete(m.byID, e.id)
 	removeFrom(m.byCall, e.key, e)
 	m.uncountLocked(e)
@@ -217,14 +214,14 @@ func removeFrom[K, V comparable](lists map[K][]V, key K, v V) {
 
 // rekeyLocked moves the entry of an edited record to the key of the new call. Calls that are
 // identical to the previous version then need their own record.
-func (m *openRequests) rekeyLocked(e *entry, rec Record) {
+func (m *requestsInMemory) rekeyLocked(e *entry, rec Record) {
 	removeFrom(m.byCall, e.key, e)
 	e.key = keyOfRecord(rec)
 	m.byCall[e.key] = append(m.byCall[e.key], e)
 	e.before, e.resolved = append(e.before, e.resolved), e.calls[rec.CallDigest].resolved
 }
 
-func (m *openRequests) uncountLocked(e *entry) {
+func (m *requestsInMemory) uncountLocked(e *entry) {
 	if e.counted {
 		e.counted = false
 		m.quota.drop(e.run)
@@ -232,7 +229,7 @@ func (m *openRequests) uncountLocked(e *entry) {
 }
 
 // release offers the answer of an allowed record in that version to identical asks again.
-func (m *openRequests) release(id string, version int64) {
+func (m *requestsInMemory) release(id string, version int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if e, ok := m.byID[id]; ok && e.rec.Version == version {
