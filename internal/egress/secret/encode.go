@@ -28,7 +28,8 @@ const (
 const longestForm = 12 * maxValue
 
 // formByte reports whether a form of some value may contain a byte: UTF-16 contains NUL, and all
-// other forms consist of printable bytes. A line end may also occur; see wraps.
+// other forms consist of printable bytes. A line end may also occur; see wraps. The exception is
+// a value with escapes of control characters, once it is unescaped: it is found within one read.
 func formByte(c byte) bool { return c == 0 || ' ' <= c && c != 0x7f }
 
 // encodings returns the forms in which a value may occur, the plain value first. For base64 it
@@ -40,11 +41,12 @@ func encodings(value []byte) [][]byte {
 		plain, strings.ToLower(plain), strings.ToUpper(plain), textproto.CanonicalMIMEHeaderKey(plain), strings.ReplaceAll(plain, " ", "+"),
 		digits, strings.ToUpper(digits),
 	}
-	// A reader that unescapes a text also unescapes the value in it. Control characters end the
-	// held part of a stream, so each line is a form of its own, as in a value of several lines.
+	// A reader that unescapes a text also unescapes the value in it. A control character in it ends
+	// the held part of a stream, which may then separate its lines, so each is a form as well.
 	if r, ok := encoded.Unescape(value); ok {
-		for _, part := range parts(r.Text) {
-			forms = append(forms, string(part))
+		forms = append(forms, string(r.Text))
+		for _, line := range parts(r.Text) {
+			forms = append(forms, string(line))
 		}
 	}
 	for offset := range 3 {

@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"palyra/internal/core/encoded"
 )
 
 // script is a stream of chunks. trace records the length of the forwarded text at each request
@@ -170,7 +173,11 @@ func FuzzForms(f *testing.F) {
 		if checkValue([]byte(value)) != nil {
 			return // not in the scope of this test
 		}
+		unescaped, escapes := encoded.Unescape([]byte(value))
 		for _, form := range encodings([]byte(value)) {
+			if escapes && bytes.Equal(form, unescaped.Text) {
+				continue // its lines are forms, too
+			}
 			if len(form) > len(value)*longestForm/maxValue {
 				t.Errorf("%.40q has a form of %d bytes", value, len(form))
 			}
@@ -224,5 +231,27 @@ func TestErrorsFlushHeldBytes(t *testing.T) {
 		if !errors.Is(err, last) || string(got) != "it is hunter2-" {
 			t.Errorf("%q, %v", got, err)
 		}
+	}
+}
+
+// TestUnescapedControl: a value with escapes of control characters is found after they are
+// decoded; if it arrives in pieces, its lines are.
+func TestUnescapedControl(t *testing.T) {
+	t.Parallel()
+	for value, decoded := range map[string]string{
+		"tok%09en12345":             "tok\ten12345",
+		`tok\ten9912`:               "tok\ten9912",
+		"ab12cd%0Aef34gh%0Aij56kl":  "ab12cd\nef34gh\nij56kl",
+		"hunter2-one%0Ahunter2-two": "hunter2-one\nhunter2-two",
+	} {
+		x := used(t, value).finds.Load()
+		if got := x.Text("(" + decoded + ")"); strings.Contains(got, decoded[:3]) || strings.Contains(got, decoded[len(decoded)-3:]) {
+			t.Errorf("%q shows as %q", value, got)
+		}
+	}
+	text := "hunter2-one\nhunter2-two"
+	x := used(t, "hunter2-one%0Ahunter2-two").finds.Load()
+	if got, err := io.ReadAll(x.Scrub(iotest.OneByteReader(strings.NewReader(text)))); err != nil || bytes.Contains(got, []byte("hunter2")) {
+		t.Errorf("in pieces it shows as %q, %v", got, err)
 	}
 }
