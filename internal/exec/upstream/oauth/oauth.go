@@ -6,17 +6,17 @@
 // forwarded.
 //
 // It shares the HTTP client and the check of redirects with package login, which discards tokens,
-// while this package keeps them. The handler of the MCP SDK is not used, because it keeps tokens in
-// memory. Its functions for metadata are not used either: they refuse resources that contain the
-// server, issuers that differ in the default port, and private addresses, which the egress rules
-// decide about.
+// while this package keeps them. The OAuth client of the MCP SDK is not used: it keeps tokens in
+// memory, dials by itself, and repeats texts of authorization servers in errors.
 package oauth
 
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"crypto/subtle"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,7 +28,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
-	"golang.org/x/oauth2"
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/event"
@@ -140,7 +139,7 @@ func (s *Service) Begin(ctx context.Context, by access.Caller, server declared.S
 	if err != nil {
 		return PendingLogin{}, err
 	}
-	w := &waiting{by: by.Principal, ref: ref, server: server, redirect: redirect, state: rand.Text(), verifier: oauth2.GenerateVerifier(), answers: f.meta.AuthorizationResponseIssParameterSupported}
+	w := &waiting{by: by.Principal, ref: ref, server: server, redirect: redirect, state: rand.Text(), verifier: rand.Text() + rand.Text(), answers: f.meta.AuthorizationResponseIssParameterSupported}
 	w.grant = grant{
 		Server: server.Name, URL: server.URL, Issuer: f.meta.Issuer, Resource: f.resource, TokenEndpoint: f.meta.TokenEndpoint, Revocation: f.meta.RevocationEndpoint,
 		Scope: strings.Join(scopes(server, f), " "), By: by.Principal.String(),
@@ -148,8 +147,12 @@ func (s *Service) Begin(ctx context.Context, by access.Caller, server declared.S
 	if err := s.identify(ctx, w, f.meta); err != nil {
 		return PendingLogin{}, err
 	}
+	page, err := w.page(f.meta.AuthorizationEndpoint)
+	if err != nil {
+		return PendingLogin{}, err
+	}
 	id, err := s.add(w)
-	return PendingLogin{ID: id, ExpiresAt: w.ends, AuthorizationURL: w.page(f.meta.AuthorizationEndpoint), Issuer: w.grant.Issuer}, err
+	return PendingLogin{ID: id, ExpiresAt: w.ends, AuthorizationURL: page, Issuer: w.grant.Issuer}, err
 }
 
 // whose returns the vault reference for the login of a caller.
@@ -201,9 +204,29 @@ func (s *Service) identify(ctx context.Context, w *waiting, m oauthex.AuthServer
 }
 
 // page returns the URL of the login page.
-func (w *waiting) page(endpoint string) string {
-	c := oauth2.Config{ClientID: w.grant.ClientID, Endpoint: oauth2.Endpoint{AuthURL: endpoint}, RedirectURL: w.redirect, Scopes: strings.Fields(w.grant.Scope)}
-	return c.AuthCodeURL(w.state, oauth2.S256ChallengeOption(w.verifier), oauth2.SetAuthURLParam("resource", w.grant.Resource))
+func (w *waiting) page(endpoint string) (string, error) {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return "", err
+	}
+	q := u.Query()
+	for name, value := range map[string]string{
+		"response_type": "code", "client_id": w.grant.ClientID, "redirect_uri": w.redirect, "state": w.state, "resource": w.grant.Resource,
+		"code_challenge": challengeOf(w.verifier), "code_challenge_method": "S256",
+	} {
+		q.Set(name, value)
+	}
+	if w.grant.Scope != "" {
+		q.Set("scope", w.grant.Scope)
+	}
+	u.RawQuery = q.Encode()
+	return u.String(), nil
+}
+
+// challengeOf returns the S256 challenge of RFC 7636, section 4.2.
+func challengeOf(verifier string) string {
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
 // add stores a waiting login and returns its id.
@@ -396,10 +419,10 @@ func (s *Service) revoke(ctx context.Context, by access.Caller, g grant) {
 		token = g.Access
 	}
 	secret, err := s.secret(ctx, by, g, rand.Text())
-	client, invalid := s.client(g.Revocation)
-	if g.Revocation == "" || err != nil || invalid != nil {
+	if g.Revocation == "" || err != nil {
 		return
 	}
-	// The response has no token, and the request no type of grant.
-	_, _ = post(ctx, client, &g, g.Revocation, secret, url.Values{"token": {token}, "grant_type": nil})
+	if res, err := s.post(ctx, &g, g.Revocation, secret, url.Values{"token": {token}}); err == nil {
+		_ = res.Body.Close()
+	}
 }

@@ -1,8 +1,11 @@
 package oauth
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,9 +13,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
-	"golang.org/x/oauth2"
-	"golang.org/x/oauth2/clientcredentials"
 
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/lazyregexp"
 	"palyra/internal/core/reason"
 )
@@ -44,6 +46,16 @@ type grant struct {
 	At      time.Time `json:"at"`
 }
 
+// answer is the response of a token endpoint (RFC 6749, section 5).
+type answer struct {
+	Access    string      `json:"access_token"`
+	Type      string      `json:"token_type"`
+	Refresh   string      `json:"refresh_token"`
+	ExpiresIn json.Number `json:"expires_in"`
+	Scope     string      `json:"scope"`
+	Error     string      `json:"error"`
+}
+
 // declinedError is the error code of a token endpoint. The rest of the response is dropped,
 // because it may repeat the request.
 type declinedError struct{ code string }
@@ -57,34 +69,36 @@ var codeForm = lazyregexp.New(`^[a-z_]{1,40}$`)
 // token sends a request to the token endpoint of a grant and stores the result in the grant.
 // secret is the client secret, "" for a public client.
 func (s *Service) token(ctx context.Context, g *grant, secret string, form url.Values) error {
-	client, err := s.client(g.TokenEndpoint)
+	form.Set("resource", g.Resource)
+	res, err := s.post(ctx, g, g.TokenEndpoint, secret, form)
 	if err != nil {
 		return err
 	}
-	form.Set("resource", g.Resource)
-	token, err := post(ctx, client, g, g.TokenEndpoint, secret, form)
-	var answer *oauth2.RetrieveError
-	var unreached *url.Error
+	text, err := io.ReadAll(res.Body)
+	if err = errors.Join(err, res.Body.Close()); err != nil {
+		return away(g.Server, "its authorization server", errors.New("does not complete its response"))
+	}
+	var a answer
+	wrong := canonical.Read(text, &a)
 	switch {
-	case errors.As(err, &answer) && answer.Response.StatusCode >= http.StatusInternalServerError:
-		return away(g.Server, "its authorization server", errors.New("answers "+answer.Response.Status))
-	case errors.As(err, &answer) && codeForm.MatchString(answer.ErrorCode):
-		return &declinedError{answer.ErrorCode}
-	case errors.As(err, &unreached):
-		return away(g.Server, "its authorization server cannot be reached", err)
-	case err != nil && answer == nil:
-		return away(g.Server, "its authorization server", errors.New("does not answer with a token"))
-	case err != nil || !strings.EqualFold(token.TokenType, "Bearer"):
+	case res.StatusCode >= http.StatusInternalServerError:
+		return away(g.Server, "its authorization server", errors.New("answers "+res.Status))
+	case codeForm.MatchString(a.Error):
+		return &declinedError{a.Error}
+	case wrong != nil || res.StatusCode != http.StatusOK || a.Access == "" || !strings.EqualFold(a.Type, "Bearer"):
 		return &declinedError{"without a token of the type Bearer"}
-	case strings.ContainsFunc(token.AccessToken, func(r rune) bool { return r <= ' ' || r > '~' }):
+	case strings.ContainsFunc(a.Access, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return &declinedError{"with a token that is not a valid header value"}
 	}
-	g.Access, g.Refresh, g.Expires = token.AccessToken, token.RefreshToken, time.Time{}
-	if scope, _ := token.Extra("scope").(string); scope != "" {
-		g.Scope = scope
+	g.Access, g.Expires = a.Access, time.Time{}
+	if a.Refresh != "" {
+		g.Refresh = a.Refresh
 	}
-	if left := time.Until(token.Expiry); left > 0 && left < mostLife {
-		g.Expires = s.use.Now().Add(left).UTC()
+	if a.Scope != "" {
+		g.Scope = a.Scope
+	}
+	if seconds, err := a.ExpiresIn.Int64(); err == nil && seconds > 0 && seconds < int64(mostLife/time.Second) {
+		g.Expires = s.use.Now().Add(time.Duration(seconds) * time.Second).UTC()
 	}
 	return nil
 }
@@ -92,17 +106,33 @@ func (s *Service) token(ctx context.Context, g *grant, secret string, form url.V
 // mostLife is the longest accepted lifetime of a token.
 const mostLife = 10 * 365 * 24 * time.Hour
 
-// post sends a form to an endpoint of the authorization server, as the client of a grant. A refresh
-// token of the form that the response does not replace is part of the result.
-//
-// Package clientcredentials accepts every type of grant. The refresh of oauth2.Config cannot name
-// the resource (RFC 8707).
-func post(ctx context.Context, client *http.Client, g *grant, endpoint, secret string, form url.Values) (*oauth2.Token, error) {
-	c := clientcredentials.Config{ClientID: g.ClientID, ClientSecret: secret, TokenURL: endpoint, EndpointParams: form, AuthStyle: oauth2.AuthStyleInParams}
-	if secret != "" && g.Basic {
-		c.AuthStyle = oauth2.AuthStyleInHeader
+// post sends a form to an endpoint of the authorization server, as the client of a grant.
+func (s *Service) post(ctx context.Context, g *grant, endpoint, secret string, form url.Values) (*http.Response, error) {
+	client, err := s.client(endpoint)
+	if err != nil {
+		return nil, err
 	}
-	return c.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
+	basic := secret != "" && g.Basic
+	if !basic {
+		form.Set("client_id", g.ClientID)
+		if secret != "" {
+			form.Set("client_secret", secret)
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "application/json")
+	if basic {
+		r.SetBasicAuth(url.QueryEscape(g.ClientID), url.QueryEscape(secret))
+	}
+	res, err := client.Do(r)
+	if err != nil {
+		return nil, away(g.Server, "its authorization server cannot be reached", err)
+	}
+	return res, nil
 }
 
 // register registers the client of a grant with one redirect URL, at an authorization server with
@@ -112,16 +142,27 @@ func (s *Service) register(ctx context.Context, g *grant, endpoint, redirect str
 	if err != nil {
 		return err
 	}
-	made, err := oauthex.RegisterClient(ctx, endpoint, &oauthex.ClientRegistrationMetadata{
+	body, err := json.Marshal(oauthex.ClientRegistrationMetadata{
 		RedirectURIs: []string{redirect}, TokenEndpointAuthMethod: "none", GrantTypes: []string{"authorization_code", "refresh_token"},
 		ResponseTypes: []string{"code"}, ClientName: "Palyra", ApplicationType: "native",
-	}, client)
-	var unreached *url.Error
-	if errors.As(err, &unreached) {
+	})
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json")
+	res, err := client.Do(r)
+	if err != nil {
 		return away(g.Server, "its authorization server cannot be reached", err)
 	}
-	if err != nil { // it repeats the response
-		return reason.Errorf(reason.LoginUnavailable, "the authorization server of %s refused to register the gateway", g.Server).
+	text, err := io.ReadAll(res.Body)
+	var made oauthex.ClientRegistrationResponse
+	if err = errors.Join(err, res.Body.Close()); err != nil || res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusOK || canonical.Read(text, &made) != nil || made.ClientID == "" {
+		return reason.Errorf(reason.LoginUnavailable, "the authorization server of %s refused to register the gateway: it answers %s", g.Server, res.Status).
 			WithRemedy("Register a client there for the redirect http://127.0.0.1/callback, and have an operator add the server with --oauth-client ID.")
 	}
 	g.ClientID, g.ClientSecret = made.ClientID, made.ClientSecret
