@@ -1,6 +1,7 @@
 package edit
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -43,10 +44,11 @@ func (f *File) digest() string {
 
 // Read reads the file again, without the temporary files of an interrupted write.
 func (o Original) Read() (*File, error) {
-	if err := Sweep(o.Path); err != nil {
+	f, err := Read(o.Path, o.Root) // refuses links, before anything is removed
+	if err != nil {
 		return nil, err
 	}
-	return Read(o.Path, o.Root)
+	return f, Sweep(o.Path)
 }
 
 // Edited reports whether a file is neither in the state before nor in the state after the change:
@@ -84,7 +86,9 @@ func ReadRecord(path string, format int, into any) (bool, error) {
 		err = fmt.Errorf("its format is %d", head.Format)
 	}
 	if err == nil {
-		err = json.Unmarshal(text, into)
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields() // a file could not be restored without what this version ignores
+		err = d.Decode(into)
 	}
 	return err == nil, err
 }

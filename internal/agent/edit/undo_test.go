@@ -32,6 +32,9 @@ func TestRecord(t *testing.T) {
 	if _, err := edit.ReadRecord(at, 2, &record{}); err == nil {
 		t.Error("a record of another format was read")
 	}
+	if _, err := edit.ReadRecord(at, 1, &struct{ Format int }{}); err == nil {
+		t.Error("a record with unknown members was read")
+	}
 	o := kept.Files[0]
 	f = must.Get(o.Read())(t)
 	if o.Edited(f) {
@@ -49,5 +52,26 @@ func TestRecord(t *testing.T) {
 	must.Do(t, edit.RemoveFile(filepath.Join(root, "missing", "record.json")))
 	if exists := must.Get(edit.ReadRecord(at, 1, &kept))(t); exists {
 		t.Error("the record still exists")
+	}
+}
+
+// TestRecordOfLink: nothing is removed behind a link that replaced a directory of the file.
+func TestRecordOfLink(t *testing.T) {
+	t.Parallel()
+	root, elsewhere := must.Get(filepath.EvalSymlinks(t.TempDir()))(t), must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+	dir := filepath.Join(root, "agent")
+	must.Do(t, os.Mkdir(dir, 0o700))
+	path := filepath.Join(dir, "settings")
+	must.Do(t, os.WriteFile(path, []byte("x"), 0o600))
+	o := must.Get(edit.Read(path, root))(t).Original([]byte("y"))
+	canary := filepath.Join(elsewhere, ".settings.palyra-canary")
+	must.Do(t, os.WriteFile(canary, nil, 0o600))
+	must.Do(t, os.RemoveAll(dir))
+	must.Do(t, os.Symlink(elsewhere, dir))
+	if _, err := o.Read(); err == nil {
+		t.Error("a file behind a link was read")
+	}
+	if _, err := os.Lstat(canary); err != nil {
+		t.Errorf("a file behind a link was removed: %v", err)
 	}
 }

@@ -54,8 +54,10 @@ func snapshot(cfg *config.Config, tools []tool.Descriptor) policy.Snapshot {
 	s := policy.Snapshot{
 		AllowedTools: []string{}, AllowSensitiveTools: cfg.AllowSensitiveTools,
 		MaxCallsPerRun: cfg.MaxCallsPerRun, MaxCallsPerSession: cfg.MaxCallsPerSession, SessionIdleMS: cfg.Sessions.Idle.Milliseconds(), ExecutionTimeoutMS: cfg.ExecutionTimeoutMS,
-		ProcessRunner: policy.ProcessRunner{ProcessRunner: cfg.ProcessRunner}, HTTP: cfg.HTTP, Secrets: cfg.Secrets,
+		ProcessRunner: policy.ProcessRunner{ProcessRunner: cfg.ProcessRunner}, HTTP: cfg.HTTP,
+		Secrets: append([]config.Secret(nil), cfg.Secrets...), // an empty list is recorded like an absent one
 	}
+	s.ProcessRunner.Inspect = append([]config.Inspect(nil), cfg.ProcessRunner.Inspect...)
 	s.AllowedChannels = slices.Clone(cfg.AllowedChannels)
 	if !slices.Contains(cfg.AllowedPrincipals, "*") {
 		s.AllowedPrincipals = []access.Principal{}

@@ -1,13 +1,16 @@
 package policyadmin
 
 import (
+	"bytes"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"palyra/internal/core/access"
+	"palyra/internal/core/canonical"
 	"palyra/internal/core/config"
+	"palyra/internal/core/must"
 )
 
 // Policies and earlier snapshots compare with "none", independent of the name that the
@@ -34,6 +37,16 @@ func TestSurfacesOfThisGateway(t *testing.T) {
 	cfg.Notify = []config.Notify{{Decide: true}}
 	if has(access.SurfaceConsole) || !has(access.SurfaceSlack) {
 		t.Errorf("without a console, with a chat: %v", surfaces(cfg))
+	}
+}
+
+// TestSnapshotOfEmptyLists: an empty list of tables is recorded like an absent one.
+func TestSnapshotOfEmptyLists(t *testing.T) {
+	t.Parallel()
+	absent, empty := config.Default(), config.Default()
+	empty.Secrets, empty.ProcessRunner.Inspect, empty.Workspaces = []config.Secret{}, []config.Inspect{}, []config.Workspace{}
+	if one, other := must.Get(canonical.Marshal(snapshot(absent, nil)))(t), must.Get(canonical.Marshal(snapshot(empty, nil)))(t); !bytes.Equal(one, other) {
+		t.Errorf("absent lists are recorded as\n%s\nempty ones as\n%s", one, other)
 	}
 }
 

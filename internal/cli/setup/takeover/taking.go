@@ -385,7 +385,7 @@ func (t *Taker) back(ctx context.Context, servers, secrets []string) error {
 }
 
 // recordFormat is the version of record.
-const recordFormat = 1
+const recordFormat = 2
 
 // load returns the record, nil if none exists.
 func (t *Taker) load() (*record, error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // recordFormat is the version of record.
-const recordFormat = 1
+const recordFormat = 2
 
 // record is the state of an import until it is finished or undone. It contains no values.
 type record struct {
