@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"palyra/internal/core/must"
 	"palyra/internal/surface/hook/client"
 )
 
@@ -20,14 +21,10 @@ import (
 func gateway(t *testing.T, answer string) (socket string, asked <-chan string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "hk")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	l, err := net.Listen("unix", filepath.Join(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	said := make(chan string, 1)
 	go func() {

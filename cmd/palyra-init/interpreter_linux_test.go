@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/must"
 )
 
 // TestNotStarted: the error for a program whose interpreter or loader is missing differs from
@@ -35,9 +37,7 @@ func TestNotStarted(t *testing.T) {
 		}
 	}
 	elf := filepath.Join(dir, "elf")
-	if err := os.WriteFile(elf, []byte("\x7fELF"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(elf, []byte("\x7fELF"), 0o600))
 	if err := notStarted(elf, unix.ENOENT); !strings.Contains(err.Error(), "built for another system") {
 		t.Error(err)
 	}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"palyra/internal/core/must"
 )
 
 // rules are all checks, with a tree for each way to break one.
@@ -506,10 +508,7 @@ func manyExports(n int) string {
 // TestRepository runs every rule over the current sources.
 func TestRepository(t *testing.T) {
 	t.Parallel()
-	tree, err := Load("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := must.Get(Load("../.."))(t)
 	if len(tree.Packages) < 5 || tree.Packages["internal/archtest"] == nil {
 		t.Fatalf("only %d packages were read; the rules would pass on nothing", len(tree.Packages))
 	}
@@ -644,20 +643,14 @@ func methods(receiver, letters string) string {
 
 func parse(t *testing.T, sources map[string]string) *Tree {
 	t.Helper()
-	tree, err := Parse(sources)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := must.Get(Parse(sources))(t)
 	return tree
 }
 
 // A rule about a room that does not exist would have no effect.
 func TestRuleDirectoriesExist(t *testing.T) {
 	t.Parallel()
-	tree, err := Load("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := must.Get(Load("../.."))(t)
 	exists := func(r Room) bool {
 		return slices.ContainsFunc(tree.Sorted(), func(p *Package) bool { return within(p.Dir, r.Dir) })
 	}

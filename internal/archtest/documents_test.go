@@ -5,15 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"palyra/internal/core/must"
 )
 
 // TestDocuments: the documents keep their bounds, and their links have targets.
 func TestDocuments(t *testing.T) {
 	t.Parallel()
-	problems, err := CheckDocuments("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	problems := must.Get(CheckDocuments("../.."))(t)
 	for _, p := range problems {
 		t.Error(p)
 	}
@@ -36,16 +35,9 @@ func TestDocumentProblems(t *testing.T) {
 	} {
 		root := t.TempDir()
 		file := filepath.Join(root, filepath.FromSlash(c.file))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		problems, err := CheckDocuments(root)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+		must.Do(t, os.WriteFile(file, []byte(c.text), 0o600))
+		problems := must.Get(CheckDocuments(root))(t)
 		if got := strings.Join(problems, "; "); !strings.Contains(got, c.problem) || (c.problem == "") != (got == "") {
 			t.Errorf("%s: %q, want %q", name, got, c.problem)
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"palyra/internal/core/must"
 )
 
 // internalSources are the files that return INTERNAL, whose message only refers to the log. Each of
@@ -40,9 +42,7 @@ func TestInternalErrorsAreCreatedWhereTheyAreLogged(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	slices.Sort(found)
 	if !slices.Equal(found, internalSources) {
 		t.Errorf("INTERNAL is made in %v\nwant %v: log the cause there, and name the file here", found, internalSources)

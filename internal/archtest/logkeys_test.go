@@ -6,19 +6,17 @@ import (
 	"regexp"
 	"slices"
 	"testing"
+
+	"palyra/internal/core/must"
 )
 
 // TestLogKeysAreWritten compares the keys of the logs with their list in docs/observability.md.
 func TestLogKeysAreWritten(t *testing.T) {
 	t.Parallel()
 	tree, err := Load("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	text, err := os.ReadFile("../../docs/observability.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	section := regexp.MustCompile(`(?s)\n## Log keys\n(.*?)(\n## |$)`).FindSubmatch(text)
 	if section == nil {
 		t.Fatal("docs/observability.md has no section on log keys")

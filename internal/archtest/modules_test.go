@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/mod/modfile"
+
+	"palyra/internal/core/must"
 )
 
 // TestDependenciesAreExplained compares go.mod and the package.json files of the console and of
@@ -16,10 +18,7 @@ import (
 // dependency.
 func TestDependenciesAreExplained(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../../RATIONALE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../RATIONALE.md"))(t)
 	rows := make(map[string]bool)
 	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]+`) \\| [A-Z][^|]+ \\| [^|]{10,} \\|$").FindAllStringSubmatch(string(text), -1) {
 		for _, name := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(row[1], -1) {
@@ -42,13 +41,9 @@ func TestDependenciesAreExplained(t *testing.T) {
 func goModules(t *testing.T) []string {
 	t.Helper()
 	mod, err := os.ReadFile("../../go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	parsed, err := modfile.Parse("go.mod", mod, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var names []string
 	for _, r := range parsed.Require {
 		if !r.Indirect {
@@ -60,16 +55,11 @@ func goModules(t *testing.T) []string {
 
 func npmPackages(t *testing.T, folder string) []string {
 	t.Helper()
-	text, err := os.ReadFile("../../" + folder + "/package.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../" + folder + "/package.json"))(t)
 	var file struct {
 		Dependencies, DevDependencies, OptionalDependencies map[string]string
 	}
-	if err := json.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &file))
 	var names []string
 	for _, group := range []map[string]string{file.Dependencies, file.DevDependencies, file.OptionalDependencies} {
 		for name := range group {
@@ -83,13 +73,9 @@ func npmPackages(t *testing.T, folder string) []string {
 func TestMapIsWritten(t *testing.T) {
 	t.Parallel()
 	tree, err := Load("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	text, err := os.ReadFile("../../CONTRIBUTING.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	written := make(map[string]bool)
 	for _, match := range regexp.MustCompile("(?m)^\\| `((?:cmd|internal)/[a-z-]+)/` \\|").FindAllStringSubmatch(string(text), -1) {
 		if written[match[1]] {

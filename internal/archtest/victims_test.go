@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"palyra/internal/core/must"
 )
 
 // TestScripts applies the rule of CheckVictims to the scripts that are files. At least one file of
@@ -25,9 +27,7 @@ func TestScripts(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	for kind, found := range seen {
 		if !found {

@@ -54,9 +54,7 @@ func BenchmarkClassify(b *testing.B) {
 // through a Dialer with a thousand rules.
 func BenchmarkConnect(b *testing.B) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -72,10 +70,7 @@ func BenchmarkConnect(b *testing.B) {
 	address := listener.Addr().String()
 	b.Run("plain", func(b *testing.B) {
 		for b.Loop() {
-			conn, err := new(net.Dialer).DialContext(b.Context(), "tcp", address)
-			if err != nil {
-				b.Fatal(err)
-			}
+			conn := must.Get(new(net.Dialer).DialContext(b.Context(), "tcp", address))(b)
 			conn.Close()
 		}
 	})
@@ -85,10 +80,7 @@ func BenchmarkConnect(b *testing.B) {
 		log := NewConnectionLog(time.Now())
 		for b.Loop() {
 			entry := log.Begin(LegTransparent, to)
-			conn, err := d.Connect(b.Context(), to, entry)
-			if err != nil {
-				b.Fatal(err)
-			}
+			conn := must.Get(d.Connect(b.Context(), to, entry))(b)
 			conn.Close()
 			entry.End()
 		}

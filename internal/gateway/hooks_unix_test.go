@@ -90,10 +90,7 @@ func post(t *testing.T, c *http.Client, at, token, body string) (int, string, st
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	res, err := c.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	res := must.Get(c.Do(r))(t)
 	defer res.Body.Close()
 	text := must.Get(io.ReadAll(res.Body))(t)
 	return res.StatusCode, res.Header.Get(hook.DecisionHeader), string(text)

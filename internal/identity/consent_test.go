@@ -69,9 +69,7 @@ func TestAgentWaitsForItsOwner(t *testing.T) {
 	hands := w.controllers(access.Agent("scout"))
 	w.restart()
 	waits("after a restart")
-	if err := w.consent(bob, "scout", false); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.consent(bob, "scout", false))
 	if c := must.Get(w.Callers.Authenticate(chainOf(made)))(t); c.OnBehalfOf != bob || len(w.Notices.Waiting(bob)) > 0 {
 		t.Errorf("it acts for %s, and %v wait", c.OnBehalfOf, w.Notices.Waiting(bob))
 	}
@@ -218,8 +216,7 @@ func TestNobodyActsWithoutConsent(t *testing.T) {
 	for seed := range uint64(6) {
 		w, _ := team(t)
 		for _, p := range []string{"alice", "bob", "carol"} {
-			_, err := w.Members.UpdateMember(t.Context(), identity.Daemon(), identity.MemberChange{Member: p, AddRoles: []access.Role{access.RoleOwner}, AcceptLoss: true})
-			must.Do(t, err)
+			must.Get(w.Members.UpdateMember(t.Context(), identity.Daemon(), identity.MemberChange{Member: p, AddRoles: []access.Role{access.RoleOwner}, AcceptLoss: true}))(t)
 		}
 		d := &randomActs{w, []access.Principal{access.User("alice"), access.User("bob"), access.User("carol")}, map[string]identity.Admission{}, map[string]access.Principal{}}
 		r := rand.New(rand.NewPCG(seed, 16))

@@ -217,9 +217,7 @@ func TestOldKeyIsAnAlarm(t *testing.T) {
 	if list := w.Notices.OldKeys(identity.Local()); len(list) > 0 {
 		t.Errorf("after seven days: %v", list)
 	}
-	if err := w.Callers.NoteUse(t.Context(), nil, ""); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, w.Callers.NoteUse(t.Context(), nil, ""))
 }
 
 // A certificate of the gateway's authority for a key that the device never had, as a thief of

@@ -238,9 +238,7 @@ func BenchmarkTurn(b *testing.B) {
 	w := newReal(b)
 	w.Models["fake"] = stepper(next)
 	r, _, err := w.Start(b.Context(), agent, run.Start{Message: "go"})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	results := make(chan struct{})
 	watched := make(chan error, 1)
 	go func() {
@@ -258,7 +256,5 @@ func BenchmarkTurn(b *testing.B) {
 	}
 	b.StopTimer()
 	next <- says("done")
-	if err := <-watched; err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, <-watched)
 }

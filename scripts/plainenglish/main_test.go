@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"palyra/internal/core/must"
 )
 
 // TestReport: each kind of text is read, and a rate above the bound is reported for that kind
@@ -27,17 +29,10 @@ func TestReport(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	lines, err := read(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	lines := must.Get(read(dir))(t)
 	hits := 0
 	for _, l := range lines {
 		hits += strings.Count(l.text, "nobody")

@@ -104,9 +104,7 @@ func TestReport(t *testing.T) {
 	l.add(1000, 25_500)
 	r := report{Machine: machine{CPUs: 2, Load: "0.10 0.20 0.30"}, Rounds: 1, Lines: []row{l.row(), unmeasured("3-governed-tier-c", errors.New("no bwrap"))}}
 	var text bytes.Buffer
-	if err := r.print(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.print(&text))
 	for _, want := range []string{
 		`7 +appends / fdatasync +1000 /s +25500 /s +25\.5 +>= 20 +holds`,
 		`3 +governed tier c +- +- +- +not measured`,
@@ -122,17 +120,10 @@ func TestReport(t *testing.T) {
 		t.Errorf("every line has a figure, and the table says (%v):\n%s", err, &text)
 	}
 	path := filepath.Join(t.TempDir(), "deep", "bench.json")
-	if err := r.write(path); err != nil {
-		t.Fatal(err)
-	}
-	written, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.write(path))
+	written := must.Get(os.ReadFile(path))(t)
 	var back report
-	if err := json.Unmarshal(written, &back); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(written, &back))
 	if len(back.Lines) != 2 || back.Lines[0].Ratio != 25.5 || back.Lines[1].Verdict != notMeasured || back.At.IsZero() {
 		t.Errorf("the JSON is %s", written)
 	}
@@ -170,13 +161,9 @@ func TestQuick(t *testing.T) {
 		t.Errorf("the quick run used %v of the processors; its sizes are to be so small that 40 s are plenty", used)
 	}
 	written, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var r report
-	if err := json.Unmarshal(written, &r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(written, &r))
 	tree := cgroup.Find()
 	defer tree.Close()
 	grouped := tree.Level() != cgroup.Rlimit
@@ -223,9 +210,7 @@ func TestUnmeasured(t *testing.T) {
 	err := runCommand(context.Background(), []string{
 		"-quick", "-run", "^(1|9)-", "-dir", dir, "-palyrad", filepath.Join(dir, "none"), "-json", "",
 	}, strings.NewReader(""), &out, &log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, want := range []string{"palyrad was not found", "policy decision", "\nnot measured: 1 of "} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("the table does not say %q:\n%s", want, &out)
@@ -239,10 +224,7 @@ func TestUnmeasured(t *testing.T) {
 // TestDayIsRealistic: the day is realistic for an agent on a laptop.
 func TestDayIsRealistic(t *testing.T) {
 	t.Parallel()
-	calls, err := readDay()
-	if err != nil {
-		t.Fatal(err)
-	}
+	calls := must.Get(readDay())(t)
 	tools := map[string]int{}
 	sitting := 1
 	for i, c := range calls {

@@ -174,9 +174,7 @@ func (n *firstUser) leave() {
 		_ = n.command(ctx, "kill", strings.TrimSpace(string(pid))).Run()
 	}
 	_ = n.command(ctx, "tmux", "-S", filepath.Join(n.dir, "socket"), "kill-server").Run()
-	if err := os.RemoveAll(n.dir); err != nil {
-		n.t.Error(err)
-	}
+	must.Check(n.t, os.RemoveAll(n.dir))
 }
 
 // quickStart returns the commands of the README's quick start.

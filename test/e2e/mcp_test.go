@@ -399,9 +399,7 @@ func (a *tsAgent) act(what map[string]any) (id int, done <-chan json.RawMessage)
 	if err == nil {
 		_, err = a.in.Write(append(text, '\n'))
 	}
-	if err != nil {
-		a.t.Error(err)
-	}
+	must.Check(a.t, err)
 	return a.n, answer
 }
 

@@ -45,9 +45,7 @@ func (d *daemon) kept(t *testing.T) {
 		if errors.Is(err, os.ErrNotExist) {
 			return false, "there is none"
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return info.Size() == 0, fmt.Sprintf("it has %d bytes", info.Size())
 	})
 }

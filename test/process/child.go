@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"palyra/internal/core/must"
 )
 
 // Environment is the environment of every process under test. It has no settings of the user.
@@ -80,9 +82,7 @@ func begin(t *testing.T, cmd *exec.Cmd, out, msg *Output) *Child {
 	c := &Child{Cmd: cmd, Out: out, Err: msg, Ended: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = c.Out, c.Err
 	cmd.WaitDelay = drainPatience
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	go func() {
 		_ = cmd.Wait()
 		close(c.Ended)

@@ -6,15 +6,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"palyra/internal/core/must"
 )
 
 // TestRun: a process that never ends is killed, with an error that states it. Other processes end
 // by themselves.
 func TestRun(t *testing.T) {
 	t.Parallel()
-	if err := Run(exec.CommandContext(t.Context(), "true")); err != nil {
-		t.Error(err)
-	}
+	must.Check(t, Run(exec.CommandContext(t.Context(), "true")))
 	if err := Run(exec.CommandContext(t.Context(), "false")); err == nil || strings.Contains(err.Error(), "did not end") {
 		t.Errorf("false ended with %v", err)
 	}
@@ -28,9 +28,7 @@ func TestRun(t *testing.T) {
 func TestEndedBeforeItsOutput(t *testing.T) {
 	t.Parallel()
 	hold, release, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer hold.Close()
 	defer release.Close()
 	cmd := exec.CommandContext(t.Context(), "sh", "-c", "exec 3<&0; cat <&3 & echo started; exit 3")

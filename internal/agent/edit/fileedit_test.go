@@ -20,11 +20,9 @@ func TestWriteKeepsMode(t *testing.T) {
 	home := t.TempDir()
 	path := filepath.Join(home, "a", "settings.json")
 	write(t, path, "old")
-	f, err := Read(path, home)
-	must.Do(t, err)
+	f := must.Get(Read(path, home))(t)
 	must.Do(t, f.Write([]byte("new"), 0))
-	info, err := os.Stat(path)
-	must.Do(t, err)
+	info := must.Get(os.Stat(path))(t)
 	if info.Mode().Perm() != 0o640 {
 		t.Errorf("the mode is %v", info.Mode())
 	}
@@ -35,8 +33,7 @@ func TestWriteKeepsMode(t *testing.T) {
 	if text, _ := os.ReadFile(path); string(text) != "newer" {
 		t.Errorf("the file has %q", text)
 	}
-	list, err := os.ReadDir(filepath.Dir(path))
-	must.Do(t, err)
+	list := must.Get(os.ReadDir(filepath.Dir(path)))(t)
 	if len(list) != 1 {
 		t.Errorf("something was left: %v", list)
 	}
@@ -129,8 +126,7 @@ func TestLinkedHome(t *testing.T) {
 	base := t.TempDir()
 	write(t, filepath.Join(base, "real", "settings.json"), "x")
 	must.Do(t, os.Symlink("real", filepath.Join(base, "home")))
-	f, err := Read(filepath.Join(base, "home", "settings.json"), filepath.Join(base, "home"))
-	must.Do(t, err)
+	f := must.Get(Read(filepath.Join(base, "home", "settings.json"), filepath.Join(base, "home")))(t)
 	if f.Linked || f.Path != filepath.Join(must.Get(filepath.EvalSymlinks(base))(t), "real", "settings.json") {
 		t.Errorf("read %+v", f)
 	}
@@ -143,8 +139,7 @@ func TestSweep(t *testing.T) {
 	write(t, filepath.Join(home, ".s[1].json.palyra-123"), "half")
 	write(t, filepath.Join(home, ".s1.json.palyra-123"), "another's")
 	must.Do(t, Sweep(path))
-	list, err := os.ReadDir(home)
-	must.Do(t, err)
+	list := must.Get(os.ReadDir(home))(t)
 	if len(list) != 1 || list[0].Name() != ".s1.json.palyra-123" {
 		t.Errorf("left: %v", list)
 	}

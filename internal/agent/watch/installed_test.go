@@ -80,8 +80,7 @@ func start(t *testing.T) *fixture {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	f := start(t)
-	got, err := f.watch.Register(t.Context(), f.one)
-	must.Do(t, err)
+	got := must.Get(f.watch.Register(t.Context(), f.one))(t)
 	if got.Entries[0].State != watch.Intact || len(f.watch.Notices()) != 0 {
 		t.Fatalf("registered: %+v", got)
 	}
@@ -90,8 +89,7 @@ func TestWatch(t *testing.T) {
 		t.Helper()
 		change()
 		for range 2 { // no second event
-			list, err := f.watch.List(t.Context())
-			must.Do(t, err)
+			list := must.Get(f.watch.List(t.Context()))(t)
 			if list[0].Entries[0].State != state {
 				t.Errorf("%s: %+v", name, list[0].Entries[0])
 			}
@@ -133,8 +131,7 @@ func TestRun(t *testing.T) {
 	t.Parallel()
 	f := start(t)
 	must.Run(t, f.watch.Run)
-	_, err := f.watch.Register(t.Context(), f.one)
-	must.Do(t, err)
+	must.Get(f.watch.Register(t.Context(), f.one))(t)
 	// The change is detected whether the watch of the directory starts before or after it.
 	write(t, f.path, "{}")
 	select {

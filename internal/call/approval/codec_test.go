@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"palyra/internal/call/approval"
+	"palyra/internal/core/must"
 )
 
 // TestSealed: prompts with file content are sealed in the store, also in a question about the
@@ -25,9 +26,7 @@ func TestSealed(t *testing.T) {
 			t.Errorf("%s of workspace %q: sealed %t", c.subject, c.workspace, r.Sealed())
 		}
 		text, err := approval.EncodeOutline(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		outline, err := approval.DecodeRecord(text, nil)
 		if err != nil || outline.Sealed() != c.sealed || outline.Prompt.Diff != "" {
 			t.Errorf("%s of workspace %q, its outline: sealed %t, %q, %v", c.subject, c.workspace, outline.Sealed(), outline.Prompt.Diff, err)

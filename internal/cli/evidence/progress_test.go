@@ -13,6 +13,7 @@ import (
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/printer"
+	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 )
 
@@ -73,9 +74,7 @@ func TestExportProgress(t *testing.T) {
 				var said, file bytes.Buffer
 				a := &journalCommands{client.NewApp(printer.Streams{Err: &said, ErrTerminal: c.terminal, Width: 80})}
 				status := &sized{size: c.size}
-				if err := a.exportTo(t.Context(), &file, &client.Gateway{Status: status}, slowExport(c.events), 100); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, a.exportTo(t.Context(), &file, &client.Gateway{Status: status}, slowExport(c.events), 100))
 				if got := said.String(); !strings.Contains(got, c.want) || c.want == "" && got != "" {
 					t.Errorf("said %q, want %q", got, c.want)
 				}

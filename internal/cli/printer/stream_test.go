@@ -8,6 +8,7 @@ import (
 	"charm.land/lipgloss/v2"
 
 	"palyra/internal/cli/printer"
+	"palyra/internal/core/must"
 )
 
 // TestStreamedTableFits: rows that are printed one by one are no wider than the terminal, and
@@ -20,9 +21,7 @@ func TestStreamedTableFits(t *testing.T) {
 		var out bytes.Buffer
 		p := printer.New(printer.Streams{Out: &out, Err: &bytes.Buffer{}, OutTerminal: width > 0, Width: width})
 		for i := range 2 {
-			if err := p.PrintStream(listing, record, i == 0); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.PrintStream(listing, record, i == 0))
 		}
 		lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 		if len(lines) != 3 || lines[1] != lines[2] || !strings.Contains(lines[1], strings.Repeat("1", 26)) {

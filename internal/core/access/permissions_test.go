@@ -5,16 +5,15 @@ import (
 	"go/parser"
 	"go/token"
 	"testing"
+
+	"palyra/internal/core/must"
 )
 
 // The list contains every constant. A missing one would be reported as an action that no
 // operation performs.
 func TestPermissionsAreAll(t *testing.T) {
 	t.Parallel()
-	file, err := parser.ParseFile(token.NewFileSet(), "permissions.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "permissions.go", nil, 0))(t)
 	constants := 0
 	for _, d := range file.Decls {
 		if g, ok := d.(*ast.GenDecl); ok && g.Tok == token.CONST {

@@ -125,9 +125,7 @@ func BenchmarkMarshal(b *testing.B) {
 		"list":    []int{1, 2, 3, 4, 5}, "message": "a line of text that is neither short nor long, as most are",
 	}
 	text, err := json.Marshal(v)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	raw := must.Get(Marshal(v))(b)
 	for name, fn := range map[string]func() ([]byte, error){
 		"two steps": func() ([]byte, error) { return twoSteps(v) },

@@ -304,10 +304,7 @@ func TestCheckDoesNotAllocate(t *testing.T) {
 }
 
 func BenchmarkAllow(b *testing.B) {
-	l, err := NewLimiter(map[Class]Rates{read: {Each: Limit{PerSecond: 1e6, Burst: 1e6}, Global: Limit{PerSecond: 1e6, Burst: 1e6}}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := must.Get(NewLimiter(map[Class]Rates{read: {Each: Limit{PerSecond: 1e6, Burst: 1e6}, Global: Limit{PerSecond: 1e6, Burst: 1e6}}}))(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		l.Allow(read, "user:alice", "127.0.0.1")
@@ -315,10 +312,7 @@ func BenchmarkAllow(b *testing.B) {
 }
 
 func BenchmarkTry(b *testing.B) {
-	l, err := NewLockout(backoff)
-	if err != nil {
-		b.Fatal(err)
-	}
+	l := must.Get(NewLockout(backoff))(b)
 	b.ReportAllocs()
 	for b.Loop() {
 		l.Try("token:1")

@@ -12,6 +12,7 @@ import (
 
 	"palyra/internal/core/access"
 	"palyra/internal/core/event"
+	"palyra/internal/core/must"
 )
 
 // elsewhere maps the events of identities and notifications that are not acts on a member's
@@ -74,10 +75,7 @@ func TestEveryActHasARow(t *testing.T) {
 // declaredKinds returns the constants of the type Kind in this package.
 func declaredKinds(t *testing.T) (kinds []Kind) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "acts.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(token.NewFileSet(), "acts.go", nil, 0))(t)
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, is := n.(*ast.ValueSpec)
 		if !is {

@@ -49,8 +49,7 @@ func TestSet(t *testing.T) {
 		if string(edited) != c.want || strings.Join(made, ".") != c.made {
 			t.Errorf("%s: got %q, made %q\nwant %q", name, edited, made, c.want)
 		}
-		back, err := Remove(edited, made)
-		must.Do(t, err)
+		back := must.Get(Remove(edited, made))(t)
 		if string(back) != c.text {
 			t.Errorf("%s: removed again it is %q, want %q", name, back, c.text)
 		}
@@ -88,8 +87,7 @@ func TestTables(t *testing.T) {
 	if _, err := AddTable([]byte(config), []string{"mcp_servers", "docs"}); !errors.Is(err, ErrExists) {
 		t.Errorf("a table that is there: %v", err)
 	}
-	without, err := Remove([]byte(config), []string{"hooks"})
-	must.Do(t, err)
+	without := must.Get(Remove([]byte(config), []string{"hooks"}))(t)
 	if want := config[:strings.Index(config, "\n[hooks")] + "# the end\n"; string(without) != want {
 		t.Errorf("without hooks it is\n%s", without)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/encoded"
+	"palyra/internal/core/must"
 )
 
 // This is an earlier, slower implementation of the search for keys, without the preliminary
@@ -83,10 +84,7 @@ func wantSameRedaction(t *testing.T, text string) {
 	if got, want := hintedWithin([]byte(text), encodedRounds), hintedWithinBefore([]byte(text), encodedRounds); got != want {
 		t.Fatalf("hintedWithin(%q) = %t, it was %t", text, got, want)
 	}
-	input, err := canonical.Marshal(map[string]any{"a": text, strings.ToValidUTF8(text, "?"): []string{text}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	input := must.Get(canonical.Marshal(map[string]any{"a": text, strings.ToValidUTF8(text, "?"): []string{text}}))(t)
 	for _, input := range [][]byte{input, bytes.ReplaceAll(input, []byte("/"), []byte(`\/`))} {
 		got, gotFound, gotErr := Redact(input, nil)
 		want, wantFound, wantErr := redact(input, nil)

@@ -85,9 +85,7 @@ func BenchmarkThroughput(b *testing.B) {
 			for b.Loop() {
 				conn := mustDial(b, address)
 				flood(conn)
-				if err := closeWrite(conn); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, closeWrite(conn))
 				if _, err := io.ReadAll(conn); err != nil {
 					b.Fatal(err)
 				}

@@ -326,9 +326,7 @@ func BenchmarkVerify(b *testing.B) {
 	n := newNotary(b, newAuthority(b))
 	env := mustSign(b, n, execution())
 	v, err := attest.NewVerifier(n.KeySet())
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	for b.Loop() {
 		if _, err := v.Verify(env.JSON); err != nil {
 			b.Fatal(err)

@@ -88,9 +88,7 @@ var gatewayRows = []gatewayRow{
 		prepare: func(b *bench) {
 			linkedSecret("notes.txt")(b)
 			b.write("node_modules/a/index.js", "")
-			if err := os.Symlink("../notes.txt", filepath.Join(b.dir, "node_modules/notes.txt")); err != nil {
-				b.t.Fatal(err)
-			}
+			must.Do(b.t, os.Symlink("../notes.txt", filepath.Join(b.dir, "node_modules/notes.txt")))
 		},
 		policies: laptopPolicy, unsee: func(f *tool.Facts) { f.Path, f.PathFolded = "node_modules/notes.txt", "node_modules/notes.txt" }},
 	{id: "GW-09", variant: "another name through a parent of packages", tool: fsReadName, in: object{"path": "node_modules/../notes.txt"},

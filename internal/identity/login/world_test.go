@@ -55,9 +55,7 @@ func newWorld(t *testing.T, options ...func(*login.Config)) *world {
 	w.provider.Clock(w.now)
 	w.provider.SignIn(ann)
 	authority, _, err := ca.Open(t.TempDir()+"/ca", ca.Options{Now: w.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	w.registry = must.Get(access.NewRegistry(t.Context(), w.store, nil))(t)
 	w.identity = must.Get(identity.New(t.Context(), identity.Config{Guard: change.Unguarded, Authority: authority, Store: w.store, Registry: w.registry, Now: w.now}))(t)
 	cfg := login.Config{
@@ -121,10 +119,7 @@ type session struct {
 // begin starts a login from an address; redirect "" selects the device flow.
 func (w *world) begin(redirect string) *session {
 	w.t.Helper()
-	s, err := w.tryBegin(redirect, "192.0.2.1")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	s := must.Get(w.tryBegin(redirect, "192.0.2.1"))(w.t)
 	return s
 }
 

@@ -75,8 +75,7 @@ func (w *world) restarts(t *testing.T, origin string) {
 func (w *world) enroll(t *testing.T, member access.Principal) (*passkeytest.Authenticator, passkey.Passkey) {
 	t.Helper()
 	a := passkeytest.New(t, origin)
-	p, err := w.tries(t, member, a)
-	must.Do(t, err)
+	p := must.Get(w.tries(t, member, a))(t)
 	return a, p
 }
 

@@ -359,13 +359,9 @@ func FuzzAuthenticate(f *testing.F) {
 	f.Add("")
 	w := &world{store: tokentest.NewStore(f), members: members{ann: {Principal: ann}}, now: time.Unix(0, 0)}
 	s, err := token.New(f.Context(), token.Config{Store: w.store, Members: w.members})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, err)
 	_, text, err := s.Create(f.Context(), ann, token.Request{Name: "ci", Scopes: []access.Permission{access.PermToolCall}})
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, err)
 	f.Add(text)
 	f.Fuzz(func(t *testing.T, shown string) {
 		if _, err := s.Authenticate(shown, here); (err == nil) != (shown == text) {
@@ -377,13 +373,9 @@ func FuzzAuthenticate(f *testing.F) {
 func BenchmarkAuthenticate(b *testing.B) {
 	w := &world{store: tokentest.NewStore(b), members: members{ann: {Principal: ann}}}
 	s, err := token.New(b.Context(), token.Config{Store: w.store, Members: w.members})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	_, text, err := s.Create(b.Context(), ann, token.Request{Name: "ci", Scopes: []access.Permission{access.PermToolCall}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, err)
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := s.Authenticate(text, here); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"palyra/internal/call"
 	"palyra/internal/core/event"
+	"palyra/internal/core/must"
 	"palyra/internal/store/sqlite"
 	"palyra/internal/store/sqlite/sqlitetest"
 )
@@ -20,9 +21,7 @@ import (
 // cpu returns the processor time of this process.
 func cpu(b *testing.B) time.Duration {
 	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
@@ -36,9 +35,7 @@ func BenchmarkKeep(b *testing.B) {
 			result := make([]byte, size)
 			entry := call.Entry{Drafts: []event.Draft{benchDraft(), benchDraft(), benchDraft(), benchDraft()}, Blobs: [][]byte{result}}
 			_, err := calls.Record(context.Background(), entry)
-			if err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, err)
 			runtime.GC()
 			began := cpu(b)
 			b.ResetTimer()

@@ -74,9 +74,7 @@ func TestEditApproval(t *testing.T) {
 	}
 
 	after, err := edit(w.bob, func(r *palyrav1.EditApprovalRequest) { r.Surface = "tui" })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	e, changed := after.GetEdits(), after.GetPrompt().GetChanged()
 	if len(e) != 1 || e[0].GetUser() != "user:bob" || e[0].GetSurface() != "tui" || e[0].GetReason() != "a dry run first" || e[0].GetWasDigest() != asked.GetCallDigest() || e[0].GetIsDigest() != after.GetCallDigest() {
 		t.Errorf("edited as %v", e)

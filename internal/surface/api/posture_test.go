@@ -73,8 +73,7 @@ func TestPostureMatchesTheAttestation(t *testing.T) {
 	for protocol, opts := range protocols {
 		list := must.Get(w.coder.call(reading(), opts...))(t)
 		checkPosture(t, w, protocol+", CallTool", last(list).GetAttestation())
-		events, err := w.coder.runStream(startRun("look"), opts...).rest()
-		must.Do(t, err)
+		events := must.Get(w.coder.runStream(startRun("look"), opts...).rest())(t)
 		id := ""
 		for _, e := range events {
 			if e.GetStarted() != nil {

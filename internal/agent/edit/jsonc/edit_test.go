@@ -51,8 +51,7 @@ func TestInsert(t *testing.T) {
 		if string(edited) != c.want {
 			t.Errorf("%s: got\n%s\nwant\n%s", name, edited, c.want)
 		}
-		back, err := Remove(edited, made)
-		must.Do(t, err)
+		back := must.Get(Remove(edited, made))(t)
 		if string(back) != c.text {
 			t.Errorf("%s: removed again it is\n%q\nwant\n%q", name, back, c.text)
 		}
@@ -74,13 +73,11 @@ func TestInsertAmongComments(t *testing.T) {
 
 func TestReplace(t *testing.T) {
 	t.Parallel()
-	edited, err := Replace([]byte(settings), Keys("model"), "haiku")
-	must.Do(t, err)
+	edited := must.Get(Replace([]byte(settings), Keys("model"), "haiku"))(t)
 	if want := strings.Replace(settings, `"opus"`, `"haiku"`, 1); string(edited) != want {
 		t.Errorf("got\n%s", edited)
 	}
-	raw, err := Raw([]byte(settings), Keys("permissions"))
-	must.Do(t, err)
+	raw := must.Get(Raw([]byte(settings), Keys("permissions")))(t)
 	if string(raw) != `{ "allow": ["Bash(ls:*)"], }` {
 		t.Errorf("raw: %s", raw)
 	}
@@ -94,8 +91,7 @@ func TestRemove(t *testing.T) {
 		"{\n  \"a\": 1 // one\n}":               "{ // one\n}",
 		"{\"b\": 2, // two\n \"a\": 1 /* x */}": "{\"b\": 2 // two\n  /* x */}",
 	} {
-		got, err := Remove([]byte(text), Keys("a"))
-		must.Do(t, err)
+		got := must.Get(Remove([]byte(text), Keys("a")))(t)
 		if string(got) != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}

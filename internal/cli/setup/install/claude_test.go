@@ -86,8 +86,7 @@ func TestPlanClaudeByHTTP(t *testing.T) {
 	t.Parallel()
 	s := site(t, "")
 	put(t, claudePath(s), claudeText)
-	p, err := s.Plan(t.Context(), user(), secret)
-	must.Do(t, err)
+	p := must.Get(s.Plan(t.Context(), user(), secret))(t)
 	e := p.Edits[0]
 	if p.Hook.Transport != TransportHTTP || !p.Token || !p.InFile || e.Mode != 0o600 {
 		t.Errorf("planned %+v, mode %v", p.Hook, e.Mode)
@@ -106,8 +105,7 @@ func TestPlanClaudeByHTTP(t *testing.T) {
 		}
 	}
 	// The displayed plan has no token.
-	shown, err := s.Plan(t.Context(), user(), "")
-	must.Do(t, err)
+	shown := must.Get(s.Plan(t.Context(), user(), ""))(t)
 	if diff := shown.Edits[0].Diff(); strings.Contains(diff, secret) || !strings.Contains(diff, "Bearer pal_...") {
 		t.Errorf("shown\n%s", diff)
 	}
@@ -135,8 +133,7 @@ func TestCommandWhereHTTPIsWorse(t *testing.T) {
 	} {
 		s := site(t, "")
 		change(&s)
-		p, err := s.Plan(t.Context(), user(), secret)
-		must.Do(t, err)
+		p := must.Get(s.Plan(t.Context(), user(), secret))(t)
 		after := string(last(p).After)
 		if p.Hook.Transport != TransportCommand || strings.Contains(after, secret) || strings.Contains(after, "Bearer") || len(p.Notes) == 0 {
 			t.Errorf("%s: %s, notes %q\n%s", name, p.Hook.Transport, p.Notes, after)

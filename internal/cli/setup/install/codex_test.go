@@ -55,8 +55,7 @@ func TestPlanCodex(t *testing.T) {
 	s := site(t, "")
 	put(t, filepath.Join(s.Home, ".codex", "config.toml"), codexConfig)
 	put(t, filepath.Join(s.Home, ".codex", "hooks.json"), "{\n  \"hooks\": {\n    \"PreToolUse\": [\n      {\"hooks\": [{\"type\": \"command\", \"command\": \"mine\"}]}\n    ]\n  }\n}\n")
-	p, err := s.Plan(t.Context(), Wanted{Agent: files.Codex, Scope: files.User}, "")
-	must.Do(t, err)
+	p := must.Get(s.Plan(t.Context(), Wanted{Agent: files.Codex, Scope: files.User}, ""))(t)
 	hooks, config := p.Edits[1], p.Edits[2]
 	line := strings.ReplaceAll(hookLine(s, "codex", 630), `"`, `\"`)
 	for _, want := range []string{`"command": "mine"`, line, `"timeout": 630`, `"PostToolUse"`, `"SessionEnd"`} {
@@ -68,8 +67,7 @@ func TestPlanCodex(t *testing.T) {
 		t.Errorf("the rest changed:\n%s", config.After)
 	}
 	key := filepath.Join(s.Home, ".codex", "hooks.json") + ":pretooluse:1:0"
-	hash, err := tomlValue(config.After, []string{"hooks", "state", key, "trusted_hash"})
-	must.Do(t, err)
+	hash := must.Get(tomlValue(config.After, []string{"hooks", "state", key, "trusted_hash"}))(t)
 	if hash == "" || strings.Contains(string(config.After), "/copy/") || strings.Contains(string(config.After), "palyra-codex") {
 		t.Errorf("trust: %q in\n%s", hash, config.After)
 	}
@@ -116,15 +114,13 @@ func TestRealCodex(t *testing.T) {
 	s := site(t, "")
 	s.Codex = program
 	put(t, filepath.Join(s.Home, ".codex", "config.toml"), codexConfig)
-	p, err := s.Plan(t.Context(), Wanted{Agent: files.Codex, Scope: files.User}, "")
-	must.Do(t, err)
+	p := must.Get(s.Plan(t.Context(), Wanted{Agent: files.Codex, Scope: files.User}, ""))(t)
 	for _, e := range p.Edits {
 		must.Do(t, os.MkdirAll(filepath.Dir(e.File.Path), 0o700))
 		must.Do(t, e.File.Write(e.After, 0))
 		t.Logf("%s\n%s", e.File.Path, e.After)
 	}
-	list, err := codexHooks(t.Context(), program, s.CodexDir(), s.Home, environ(s.Getenv))
-	must.Do(t, err)
+	list := must.Get(codexHooks(t.Context(), program, s.CodexDir(), s.Home, environ(s.Getenv)))(t)
 	for _, h := range list {
 		if h.TrustStatus != "trusted" {
 			t.Errorf("not trusted where it is installed: %+v", h)

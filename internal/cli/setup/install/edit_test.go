@@ -128,8 +128,7 @@ func TestInstalledTwice(t *testing.T) {
 	for _, program := range []string{"/opt/palyra/palyra-hook", "/usr/local/bin/palyra-hook"} {
 		b := must.Get(Open(dir))(t)
 		s.HookProgram = program
-		_, err := (&Installer{Site: s, Book: b, Gateway: g}).Install(t.Context(), user())
-		must.Do(t, err)
+		must.Get((&Installer{Site: s, Book: b, Gateway: g}).Install(t.Context(), user()))(t)
 		must.Do(t, b.Close())
 		text := must.Get(os.ReadFile(claudePath(s)))(t)
 		if h := handlers(t, text, "PreToolUse"); len(h) != 1 || !strings.Contains(h[0]["command"].(string), program) {

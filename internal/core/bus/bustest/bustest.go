@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"palyra/internal/core/must"
 )
 
 // Program is the message bus, in Debian's package dbus-daemon.
@@ -22,9 +24,7 @@ func New(t testing.TB) string {
 		t.Skip(Program + " is not installed")
 	}
 	address, stop, err := Start(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	t.Cleanup(stop)
 	return address
 }

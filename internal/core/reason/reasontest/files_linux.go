@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"palyra/internal/core/must"
 )
 
 // fewFilesVariable marks the child process of FewFiles.
@@ -22,9 +24,7 @@ func FewFiles(t *testing.T) bool {
 		return true
 	}
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	cmd := exec.CommandContext(t.Context(), program, "-test.run=^"+t.Name()+"$", "-test.v")
 	cmd.Env = append(os.Environ(), fewFilesVariable+"=1")
 	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS") {
@@ -59,9 +59,7 @@ func SweepFiles(t *testing.T, name string, limit uint64, most int, do func() (ne
 func leaveFiles(t *testing.T, limit uint64, free int) (restore func()) {
 	t.Helper()
 	do := func(err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	var old unix.Rlimit
 	do(unix.Getrlimit(unix.RLIMIT_NOFILE, &old))

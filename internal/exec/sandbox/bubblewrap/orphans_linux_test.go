@@ -100,8 +100,7 @@ func startHalves(t *testing.T, first, second []string) halves {
 func (h halves) end(t *testing.T) {
 	t.Helper()
 	must.Do(t, h.cmd.Process.Kill())
-	_, err := h.cmd.Process.Wait()
-	must.Do(t, err)
+	must.Get(h.cmd.Process.Wait())(t)
 }
 
 // firstHalfMain starts the second half, prints its process ID, and waits for the end of its

@@ -4,6 +4,7 @@ import (
 	"os/exec"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
@@ -15,9 +16,7 @@ func BenchmarkRun(b *testing.B) {
 		for b.Loop() {
 			cmd := exec.Command("/usr/bin/true")
 			cmd.Env = []string{}
-			if err := cmd.Run(); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, cmd.Run())
 		}
 	})
 	for _, c := range []struct {
@@ -43,9 +42,7 @@ func BenchmarkRun(b *testing.B) {
 					b.Fatalf("%v, %s", err, report.Stderr.Head)
 				}
 				if report.Layer != nil {
-					if err := report.Layer.Close(); err != nil {
-						b.Fatal(err)
-					}
+					must.Do(b, report.Layer.Close())
 				}
 			}
 		})

@@ -19,9 +19,7 @@ func BenchmarkTenThousandFiles(b *testing.B) {
 			for range b.N {
 				b.StopTimer()
 				l := tenThousand(b, kind)
-				if err := l.Begin(); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, l.Begin())
 				b.StartTimer()
 				start := time.Now()
 				set, err := l.Changes(b.Context())
@@ -37,9 +35,7 @@ func BenchmarkTenThousandFiles(b *testing.B) {
 				b.ReportMetric(float64(looked.Sub(start).Milliseconds()), "ms-changes")
 				b.ReportMetric(float64(time.Since(looked).Milliseconds()), "ms-commit")
 				b.StopTimer()
-				if err := l.Close(); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, l.Close())
 				b.StartTimer()
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	zs "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
+	"palyra/internal/core/must"
 	"palyra/internal/store/sqlite/walbatch"
 )
 
@@ -27,19 +28,14 @@ func opened(t testing.TB, path string, batched bool, pragmas string) *zs.Conn {
 		}
 		flags |= zs.OpenURI
 	}
-	conn, err := zs.OpenConn(uri, flags)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(zs.OpenConn(uri, flags))(t)
 	t.Cleanup(func() { _ = conn.Close() })
 	first := "PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS t (k INTEGER PRIMARY KEY, v BLOB); CREATE INDEX IF NOT EXISTS tv ON t (v);"
 	for p := range strings.SplitSeq(first+pragmas, ";") {
 		if p == "" {
 			continue
 		}
-		if err := sqlitex.ExecuteTransient(conn, p, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, sqlitex.ExecuteTransient(conn, p, nil))
 	}
 	return conn
 }
@@ -54,9 +50,7 @@ func exec(t testing.TB, conn *zs.Conn, query string, args ...any) {
 func rows(t testing.TB, conn *zs.Conn) (n int) {
 	t.Helper()
 	err := sqlitex.Execute(conn, "SELECT count(*) FROM t", &sqlitex.ExecOptions{ResultFunc: func(s *zs.Stmt) error { n = s.ColumnInt(0); return nil }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return n
 }
 
@@ -65,13 +59,8 @@ func copied(t testing.TB, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), "copy.db")
 	for _, end := range []string{"", "-wal"} {
-		data, err := os.ReadFile(path + end)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to+end, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(path + end))(t)
+		must.Do(t, os.WriteFile(to+end, data, 0o600))
 	}
 	return to
 }
@@ -196,9 +185,7 @@ func equal(t *testing.T, conn *zs.Conn, model map[int][]byte) {
 		}
 		return nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if n != len(model) {
 		t.Fatalf("%d rows, want %d", n, len(model))
 	}
@@ -212,9 +199,7 @@ func sound(t *testing.T, conn *zs.Conn) {
 		}
 		return nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 // A governed call changes one to two dozen pages.

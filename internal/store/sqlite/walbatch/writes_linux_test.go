@@ -11,6 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 	zs "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
+
+	"palyra/internal/core/must"
 )
 
 // writesOf counts the write system calls of this process.
@@ -66,18 +68,12 @@ func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.db")
 	conn := opened(t, path, true, "PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 0")
 	var was unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &was))
 	limit := was
 	limit.Cur = 300_000
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &limit))
 	defer func() {
-		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
-			t.Error(err)
-		}
+		must.Check(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &was))
 	}()
 	kept, failed := 0, 0
 	for i := range 200 {

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/surface/api/check"
@@ -154,8 +155,6 @@ func TestPlain(t *testing.T) {
 func BenchmarkTreat(b *testing.B) {
 	req := &palyrav1.CallToolRequest{Tool: "fs.read", Session: "main", Run: "one", IdempotencyKey: "550e8400-e29b-41d4-a716-446655440000", InputJson: []byte(`{"path":"a"}`)}
 	for b.Loop() {
-		if err := check.Treat(req); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, check.Treat(req))
 	}
 }

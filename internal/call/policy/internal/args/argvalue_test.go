@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"palyra/internal/core/must"
 	"palyra/internal/core/tool"
 )
 
@@ -17,9 +18,7 @@ func FuzzCheck(f *testing.F) {
 		`{"type":"object","additionalProperties":false}`,
 	} {
 		t, _, err := TypeOf(tool.Descriptor{Name: "t", InputSchema: json.RawMessage(schema)})
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, err)
 		types = append(types, t)
 	}
 	for _, seed := range []string{
