@@ -203,13 +203,8 @@ func TestRevocationReachesTheAPI(t *testing.T) {
 	if book.Count("a device was revoked") != 1 || book.Count(device) == 0 {
 		t.Error("the log does not hold the revocation")
 	}
-	select {
-	case err := <-revoked:
-		if connect.CodeOf(err) != connect.CodeUnauthenticated {
-			t.Errorf("the revoked device's stream ended with %v", err)
-		}
-	case <-time.After(must.Patience):
-		t.Error("the revoked device's stream goes on")
+	if err := must.Receive(t, "the revoked device's stream ends", revoked); connect.CodeOf(err) != connect.CodeUnauthenticated {
+		t.Errorf("the revoked device's stream ended with %v", err)
 	}
 	// Control: another device's stream stays open.
 	select {

@@ -243,13 +243,7 @@ func (a *goAgent) list(t *testing.T) (names []string) {
 
 func (a *goAgent) nextProgress(t *testing.T) string {
 	t.Helper()
-	select {
-	case m := <-a.progress:
-		return m
-	case <-time.After(must.Patience):
-		t.Fatal("nothing was heard")
-		return ""
-	}
+	return must.Receive(t, "progress", a.progress)
 }
 
 func (a *goAgent) begin(name string, arguments map[string]any) (<-chan outcome, func()) {

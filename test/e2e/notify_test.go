@@ -19,7 +19,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"palyra/internal/core/must"
 )
@@ -90,13 +89,7 @@ func takeMail(conn net.Conn, mails chan<- string) {
 // next waits for the next item that a server received.
 func next[T any](t *testing.T, what string, got <-chan T) T {
 	t.Helper()
-	select {
-	case one := <-got:
-		return one
-	case <-time.After(must.Patience):
-		t.Fatalf("no %s arrives", what)
-		panic("unreachable")
-	}
+	return must.Receive(t, what, got)
 }
 
 // TestNotifications: a pending approval is announced by a signed webhook and by mail. The

@@ -5,7 +5,6 @@ package fault
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/core/must"
@@ -29,11 +28,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		l := d.begin(clients, fmt.Sprintf("k%d", n))
 		l.ran(t, int64(2+3*n%29)) // at a different moment in each round
 		if n%2 == 1 {
-			select {
-			case <-asked: // in these rounds a call waits for certain
-			case <-time.After(must.Patience):
-				t.Error("nobody was asked")
-			}
+			must.Receive(t, "an approval is requested", asked) // in these rounds a call waits for certain
 		}
 		d.Kill()
 		told = append(told, l.wait()...)

@@ -134,11 +134,7 @@ func TestVaultKilled(t *testing.T) {
 		})
 		group.Go(func() { told = append(told, c.patch(ctx, fmt.Sprintf("r%d", n))) })
 		for range 10 + random.IntN(60) {
-			select {
-			case <-began:
-			case <-time.After(must.Patience):
-				t.Fatal("nothing is put")
-			}
+			must.Receive(t, "a secret is put", began)
 		}
 		if n%2 == 1 {
 			rekeying := make(chan struct{})

@@ -134,13 +134,9 @@ func TestRun(t *testing.T) {
 	must.Get(f.watch.Register(t.Context(), f.one))(t)
 	// The change is detected whether the watch of the directory starts before or after it.
 	write(t, f.path, "{}")
-	select {
-	case record := <-f.told:
-		if record.Level != slog.LevelWarn || len(f.watch.Notices()) != 1 {
-			t.Errorf("told %q; notices %q", record.Message, f.watch.Notices())
-		}
-	case <-time.After(must.Patience):
-		t.Fatal("nobody saw the change")
+	record := must.Receive(t, "the change is noticed", f.told)
+	if record.Level != slog.LevelWarn || len(f.watch.Notices()) != 1 {
+		t.Errorf("told %q; notices %q", record.Message, f.watch.Notices())
 	}
 }
 

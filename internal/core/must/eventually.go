@@ -38,3 +38,14 @@ func Wait(ok func() bool) bool {
 	}
 	return true
 }
+
+// Receive returns the next value of a channel, and ends the test if none arrives within Patience.
+func Receive[T any](t testing.TB, what string, from <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-from:
+	case <-time.After(Patience):
+		t.Fatalf("not within %v: %s", Patience, what)
+	}
+	return v
+}

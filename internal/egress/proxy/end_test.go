@@ -61,13 +61,8 @@ func TestLastBytesAreDelivered(t *testing.T) {
 			}
 			cancel(ErrEnded)
 			must.Check(t, <-served)
-			select {
-			case got := <-heard:
-				if !bytes.Equal(got, said) {
-					t.Errorf("the host heard %d bytes of %d", len(got), len(said))
-				}
-			case <-time.After(must.Patience):
-				t.Error("the host got no connection")
+			if got := must.Receive(t, "the host gets a connection", heard); !bytes.Equal(got, said) {
+				t.Errorf("the host heard %d bytes of %d", len(got), len(said))
 			}
 			list, _ := proxy.Connections()
 			if len(list) != 1 || list[0].BytesOut != int64(len(said)) || list[0].Reason != "" {

@@ -305,9 +305,5 @@ func TestConnectionsStay(t *testing.T) {
 	}
 	endless.Store(true)
 	brief.works("streams/hello", `{"name":"ann"}`)
-	select {
-	case <-closed:
-	case <-time.After(must.Patience):
-		t.Error("a stream without an end stays open")
-	}
+	must.Receive(t, "a stream without an end is closed", closed)
 }

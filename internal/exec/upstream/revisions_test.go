@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -188,13 +187,8 @@ func (a *agent) callTools(u transport) {
 			a.t.Errorf("%s: %q, want %q", c.tool, got, c.want)
 		}
 	}
-	select {
-	case got := <-a.progress:
-		if got != "half" {
-			a.t.Errorf("progress %q", got)
-		}
-	case <-time.After(must.Patience):
-		a.t.Error("no progress arrived")
+	if got := must.Receive(a.t, "progress arrives", a.progress); got != "half" {
+		a.t.Errorf("progress %q", got)
 	}
 }
 
@@ -262,10 +256,6 @@ func (w *world) changes(t *testing.T, u transport, agents []*agent, notify func(
 	must.Get(w.Approve(t.Context(), operator, u.name(), state.Seen.Digest()))(t)
 	notify()
 	for _, a := range agents {
-		select {
-		case <-a.changed:
-		case <-time.After(must.Patience):
-			t.Errorf("%s: an agent was not notified", u.name())
-		}
+		must.Receive(t, u.name()+": an agent is notified", a.changed)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -43,13 +42,7 @@ func (c *client) watch(opts ...connect.ClientOption) *watching {
 // ended waits for the stream's end.
 func (s *watching) ended(t *testing.T) error {
 	t.Helper()
-	select {
-	case err := <-s.end:
-		return err
-	case <-time.After(must.Patience):
-		t.Fatal("the stream goes on")
-		return nil
-	}
+	return must.Receive(t, "the stream ends", s.end)
 }
 
 func (s *watching) open() bool {

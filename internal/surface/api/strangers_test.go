@@ -32,13 +32,8 @@ func TestUnauthenticatedBodyIsNotRead(t *testing.T) {
 		return status, writer
 	}
 	got, body := post(w.connect("", nil).http)
-	select {
-	case code := <-got:
-		if code != http.StatusUnauthorized {
-			t.Errorf("a stranger whose body never ends got status %d", code)
-		}
-	case <-time.After(must.Patience):
-		t.Error("a stranger's body is waited for")
+	if code := must.Receive(t, "the answer before a stranger's body", got); code != http.StatusUnauthorized {
+		t.Errorf("a stranger whose body never ends got status %d", code)
 	}
 	_ = body.Close()
 

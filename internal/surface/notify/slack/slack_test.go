@@ -107,17 +107,11 @@ func (s *workspace) serve(w http.ResponseWriter, r *http.Request) {
 
 func (s *workspace) next(method string) object {
 	s.t.Helper()
-	for {
-		select {
-		case c := <-s.calls:
-			if c.method == method {
-				return c.body
-			}
-			s.t.Fatalf("%s was called, want %s: %v", c.method, method, c.body)
-		case <-time.After(must.Patience):
-			s.t.Fatalf("no %s", method)
-		}
+	c := must.Receive(s.t, method, s.calls)
+	if c.method != method {
+		s.t.Fatalf("%s was called, want %s: %v", c.method, method, c.body)
 	}
+	return c.body
 }
 
 // click sends an action of a user in the channel.
@@ -133,11 +127,7 @@ func (s *workspace) act(conn *websocket.Conn, payload object) {
 	s.t.Helper()
 	text := must.Get(json.Marshal(object{"type": "interactive", "envelope_id": "e1", "payload": payload}))(s.t)
 	must.Do(s.t, conn.Write(s.t.Context(), websocket.MessageText, text))
-	select {
-	case <-s.acks:
-	case <-time.After(must.Patience):
-		s.t.Fatal("no acknowledgement")
-	}
+	must.Receive(s.t, "an acknowledgement", s.acks)
 }
 
 func (s *workspace) target(w *notifytest.World, decide bool) notify.Target {

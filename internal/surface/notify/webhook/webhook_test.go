@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"palyra/internal/call/approval"
 	"palyra/internal/call/approval/approvaltest"
@@ -59,13 +58,7 @@ func newReceiver(t *testing.T) *receiver {
 
 func (r *receiver) next(t *testing.T) delivered {
 	t.Helper()
-	select {
-	case d := <-r.got:
-		return d
-	case <-time.After(must.Patience):
-		t.Fatal("nothing arrives")
-		return delivered{}
-	}
+	return must.Receive(t, "a delivery", r.got)
 }
 
 var (

@@ -102,16 +102,9 @@ func serve(c *child) <-chan served {
 
 func wait(t *testing.T, done <-chan served) Log {
 	t.Helper()
-	select {
-	case s := <-done:
-		if s.err != nil {
-			t.Fatal(s.err)
-		}
-		return s.log
-	case <-time.After(must.Patience):
-		t.Fatal("Serve did not end")
-	}
-	return Log{}
+	s := must.Receive(t, "Serve ends", done)
+	must.Do(t, s.err)
+	return s.log
 }
 
 // The answers equal the filter's answers, the log contains only watched calls, and Serve ends
