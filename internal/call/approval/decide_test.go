@@ -31,7 +31,7 @@ func TestAllowOnce(t *testing.T) {
 		t.Errorf("times are missing: %+v", rec)
 	}
 	want := []event.Code{event.Asked, event.Voted, event.Answered, event.Consumed, event.Decided}
-	if got := codes(d.Store); !slices.Equal(got, want) {
+	if got := d.Store.Codes(); !slices.Equal(got, want) {
 		t.Errorf("journal %v, want %v", got, want)
 	}
 	err := d.Requests.Consume(t.Context(), a, decided)

@@ -61,17 +61,9 @@ func wantState(t *testing.T, d *approval.Desk, id string, want approval.State) a
 	return rec
 }
 
-func codes(m *approvaltest.Store) []event.Code {
-	var list []event.Code
-	for _, e := range m.Events() {
-		list = append(list, e.Code)
-	}
-	return list
-}
-
 func count(m *approvaltest.Store, code event.Code) int {
 	n := 0
-	for _, c := range codes(m) {
+	for _, c := range m.Codes() {
 		if c == code {
 			n++
 		}

@@ -61,7 +61,7 @@ func TestFreeze(t *testing.T) {
 		t.Error("after the thaw nothing goes")
 	}
 	var got []event.Code
-	for _, c := range codes(d.Store) {
+	for _, c := range d.Store.Codes() {
 		if c == event.Frozen || c == event.Thawed {
 			got = append(got, c)
 		}

@@ -328,7 +328,7 @@ func TestRevokeGrantVersusUse(t *testing.T) {
 		if err != nil || g.RevokedAt.IsZero() || g.Uses != used.Load() || count(d.Store, event.GrantRevoked) != 1 {
 			t.Fatalf("grant %+v after %d uses, %v", g, used.Load(), err)
 		}
-		if events := codes(d.Store); events[len(events)-1] != event.GrantRevoked {
+		if events := d.Store.Codes(); events[len(events)-1] != event.GrantRevoked {
 			t.Fatalf("a use came after the revoke: %v", events)
 		}
 		if found, _ := d.Grants.Find(t.Context(), approvaltest.Ask(t).Query()); len(found) != 0 {

@@ -46,11 +46,7 @@ func NewDeskOn(t testing.TB, store *Store, limits approval.Limits) *Desk {
 // Open returns a desk that is not running yet.
 func Open(t testing.TB, store approval.Store, judge approval.Judge, limits approval.Limits) *approval.Desk {
 	t.Helper()
-	d, err := approval.NewDesk(approval.Config{Guard: change.Unguarded, Store: store, Judge: judge, Limits: limits})
-	if err != nil {
-		t.Fatalf("opening the desk: %v", err)
-	}
-	return d
+	return must.Get(approval.NewDesk(approval.Config{Guard: change.Unguarded, Store: store, Judge: judge, Limits: limits}))(t)
 }
 
 // Start runs the desk until the test ends or the returned function is called.
@@ -170,15 +166,10 @@ func Ask(t testing.TB, changes ...func(*approval.Ask)) approval.Ask {
 	for _, change := range changes {
 		change(&ask)
 	}
-	prompt, err := approval.NewPrompt(ask.Proposal, ask.Plan, ask.Severity)
-	if err != nil {
-		t.Fatalf("making the prompt: %v", err)
-	}
+	prompt := must.Get(approval.NewPrompt(ask.Proposal, ask.Plan, ask.Severity))(t)
 	prompt.RequesterReason = ask.Prompt.RequesterReason
 	ask.Prompt = prompt
-	if ask.CallDigest, err = ask.Plan.Binding.Digest(); err != nil {
-		t.Fatalf("digesting the call: %v", err)
-	}
+	ask.CallDigest = must.Get(ask.Plan.Binding.Digest())(t)
 	return ask
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"palyra/internal/call/policy"
 	"palyra/internal/core/access"
+	"palyra/internal/core/must"
 	"palyra/internal/core/provenance"
 	"palyra/internal/core/tool"
 )
@@ -100,11 +101,7 @@ func Config(o Options) policy.Config {
 // Set loads a set or fails the test.
 func Set(t testing.TB, o Options) *policy.Set {
 	t.Helper()
-	s, err := policy.Load(Config(o))
-	if err != nil {
-		t.Fatalf("loading the test's policies: %v", err)
-	}
-	return s
+	return must.Get(policy.Load(Config(o)))(t)
 }
 
 // Engine returns an engine with the set that Set returns.

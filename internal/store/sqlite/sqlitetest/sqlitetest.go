@@ -46,15 +46,8 @@ func OpenAt(t testing.TB, path string, opts sqlite.Options) *sqlite.DB {
 	if opts.Results == nil {
 		opts.Results = &atresttest.Ring{}
 	}
-	db, err := sqlite.Open(context.Background(), path, opts)
-	if err != nil {
-		t.Fatalf("opening a test store: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := db.Close(context.Background()); err != nil {
-			t.Errorf("closing the test store: %v", err)
-		}
-	})
+	db := must.Get(sqlite.Open(context.Background(), path, opts))(t)
+	t.Cleanup(func() { must.Check(t, db.Close(context.Background())) })
 	return db
 }
 
@@ -88,16 +81,6 @@ var migrated = sync.OnceValues(func() (_ []byte, err error) {
 func Key(t testing.TB) (note.Signer, note.Verifiers) {
 	t.Helper()
 	private, public, err := note.GenerateKey(rand.Reader, Origin)
-	if err != nil {
-		t.Fatalf("making a checkpoint key: %v", err)
-	}
-	signer, err := note.NewSigner(private)
-	if err != nil {
-		t.Fatalf("reading the checkpoint key: %v", err)
-	}
-	verifier, err := note.NewVerifier(public)
-	if err != nil {
-		t.Fatalf("reading the checkpoint key: %v", err)
-	}
-	return signer, note.VerifierList(verifier)
+	must.Do(t, err)
+	return must.Get(note.NewSigner(private))(t), note.VerifierList(must.Get(note.NewVerifier(public))(t))
 }
