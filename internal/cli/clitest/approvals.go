@@ -15,7 +15,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-func (f *Gateway) serveApprovals() {
+func serveApprovals(f *Gateway) {
 	on(f, func(req *palyrav1.ListApprovalsRequest) (*palyrav1.ListApprovalsResponse, error) {
 		list, next := page(f.approvals(req.GetStates()), req.GetPageToken())
 		return &palyrav1.ListApprovalsResponse{Approvals: list, NextPageToken: next}, nil

@@ -36,7 +36,7 @@ func OlderCalls() []*palyrav1.Call {
 	return []*palyrav1.Call{running, waiting, ended}
 }
 
-func (f *Gateway) serveCalls() {
+func serveCalls(f *Gateway) {
 	stream(f, f.callTool)
 	f.reply(&palyrav1.EndSessionResponse{})
 	on(f, func(*palyrav1.ListToolsRequest) (*palyrav1.ListToolsResponse, error) {

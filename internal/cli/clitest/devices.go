@@ -12,7 +12,7 @@ import (
 	"palyra/internal/surface/api/presenceproof"
 )
 
-func (f *Gateway) serveDevices() {
+func serveDevices(f *Gateway) {
 	f.reply(&palyrav1.ListDeviceActsResponse{Acts: []*palyrav1.DeviceAct{
 		{Seq: 41, At: ago(time.Minute), Code: "PAL-R100", Subject: ApprovalID, Summary: "started a run of fast", Undo: "palyra runs cancel " + ApprovalID},
 		{Seq: 12, At: ago(time.Hour), Code: "PAL-A102", Subject: ApprovalID, Summary: "denied an approval"},

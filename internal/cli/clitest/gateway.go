@@ -95,11 +95,11 @@ func newFakeGateway(w *World) *Gateway {
 		Caller: &palyrav1.Identity{Principal: "user:ada", OnBehalfOf: "user:ada", Roles: []string{"owner"}, DeviceId: "01DEVICE000000000000000000", CertificateExpiresAt: ago(-12 * time.Hour)},
 	}
 	f.Runs = &Runs{f: f}
-	for _, serve := range []func(){
-		f.serveCalls, f.serveRuns, f.serveApprovals, f.servePolicy, f.serveStatus, f.serveMembers, f.serveDevices, f.serveReviews, f.serveSessions,
-		f.serveWorkspaces, f.serveUpstreams, f.serveSkills, f.serveVault, f.serveNotices, f.servePairings, f.serveLogins, f.servePresence, f.serveJournal,
+	for _, serve := range []func(*Gateway){
+		serveCalls, serveRuns, serveApprovals, servePolicy, serveStatus, serveMembers, serveDevices, serveReviews, serveSessions,
+		serveWorkspaces, serveUpstreams, serveSkills, serveVault, serveNotices, servePairings, serveLogins, servePresence, serveJournal,
 	} {
-		serve()
+		serve(f)
 	}
 	return f
 }
@@ -130,7 +130,7 @@ func (f *Gateway) Wait(ctx context.Context, ok func() bool) error {
 	}
 }
 
-func (f *Gateway) serveStatus() {
+func serveStatus(f *Gateway) {
 	serve(f, f.status)
 	on(f, func(req *palyrav1.FreezeRequest) (*palyrav1.FreezeResponse, error) {
 		f.frozen = &palyrav1.FreezeState{Frozen: true, Reason: req.GetReason(), By: "user:ada", At: now}

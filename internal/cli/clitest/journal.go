@@ -179,7 +179,7 @@ func (j *Journal) Append(t *testing.T, code event.Code, x attest.Execution, subj
 	must.Get(j.Log.Append(context.Background(), d))(t)
 }
 
-func (f *Gateway) serveJournal() {
+func serveJournal(f *Gateway) {
 	serve(f, func(ctx context.Context, req *palyrav1.ListEventsRequest) (*palyrav1.ListEventsResponse, error) {
 		size := int(req.GetPageSize())
 		if size == 0 || size > 2 {

@@ -30,7 +30,7 @@ type Logins struct {
 	Asked int
 }
 
-func (f *Gateway) serveLogins() {
+func serveLogins(f *Gateway) {
 	f.reply(&palyrav1.EndLoginResponse{})
 	on(f, func(*palyrav1.DescribeLoginRequest) (*palyrav1.DescribeLoginResponse, error) {
 		return &palyrav1.DescribeLoginResponse{CaCertificate: certificatePEM(f.w.CA.Cert), ServerName: serverName, Issuer: "https://id.test", DeviceFlow: true}, nil

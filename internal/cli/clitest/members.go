@@ -11,7 +11,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-func (f *Gateway) serveMembers() {
+func serveMembers(f *Gateway) {
 	on(f, func(req *palyrav1.ListMembersRequest) (*palyrav1.ListMembersResponse, error) {
 		return &palyrav1.ListMembersResponse{Members: slices.DeleteFunc(f.members(), func(m *palyrav1.Member) bool {
 			return m.GetRemovedAt() != nil && !req.GetRemoved()

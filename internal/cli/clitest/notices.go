@@ -12,7 +12,7 @@ func delivery(id, target, kind, state string) *palyrav1.Delivery {
 	}
 }
 
-func (f *Gateway) serveNotices() {
+func serveNotices(f *Gateway) {
 	waiting, sent := delivery("01DE11VERY0000000000000002", "ops", "approval_asked", "queued"), delivery("01DE11VERY0000000000000001", "team", "frozen", "delivered")
 	waiting.NextAt, waiting.Problem = ago(-time.Minute), "the endpoint answers 503"
 	sent.EndedAt, sent.ApprovalId = now, ""

@@ -146,7 +146,7 @@ func somePairing() *palyrav1.Pairing {
 }
 
 // servePairings answers members with constant replies, and machines through a real host.
-func (f *Gateway) servePairings() {
+func servePairings(f *Gateway) {
 	asked := somePairing()
 	asked.PairingId, asked.CodeKind, asked.State, asked.Guesses = "z9aa4bcd", palyrav1.PairingKind_PAIRING_KIND_QR, palyrav1.PairingState_PAIRING_STATE_ASKED, 1
 	asked.Member, asked.NewMember, asked.Roles = "user:bob", true, []string{"operator"}

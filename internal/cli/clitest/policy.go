@@ -10,7 +10,7 @@ import (
 	"palyra/internal/core/reason"
 )
 
-func (f *Gateway) servePolicy() {
+func servePolicy(f *Gateway) {
 	f.reply(
 		someExplanation(),
 		&palyrav1.SimulatePolicyResponse{Explanation: someExplanation(), VerdictInForce: "ask"},

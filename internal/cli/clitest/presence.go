@@ -55,7 +55,7 @@ func (p presenceKeys) ConfirmOnHost(_ context.Context, names []string) (members 
 }
 
 // servePresence starts the real service of presence keys.
-func (f *Gateway) servePresence() {
+func servePresence(f *Gateway) {
 	f.PresenceKeys = map[string]identity.PresenceKey{}
 	p := must.Get(presenceproof.New(certificatePEM(f.w.CA.Cert), presenceKeys{f}, passkeys{f: f}, passkeyVotes{},
 		func() bool { return true }, func(context.Context) access.Caller { return bundleCaller }))(f.w.T)

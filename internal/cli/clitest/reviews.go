@@ -13,7 +13,7 @@ var ceiling = &palyrav1.Determining{
 
 // serveReviews serves reviews of agent:claude, which may call tools but not decide, and of ada, who
 // has every permission.
-func (f *Gateway) serveReviews() {
+func serveReviews(f *Gateway) {
 	f.reply(
 		&palyrav1.ListRolesResponse{Roles: []*palyrav1.Role{
 			{Role: "owner", Builtin: true, Permissions: []string{"tool.list", "tool.call", "approval.decide"}, Members: []string{"user:ada"}},

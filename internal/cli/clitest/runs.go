@@ -270,8 +270,11 @@ func (f *Gateway) runStream(ctx context.Context, stream *connect.BidiStream[paly
 	if err != nil {
 		return err
 	}
-	if f.Fail != nil {
-		return f.Fail
+	f.Mu.Lock()
+	err = f.Fail
+	f.Mu.Unlock()
+	if err != nil {
+		return err
 	}
 	runs := f.Runs
 	var run *Run
@@ -341,7 +344,7 @@ func (r *Runs) attach(at *palyrav1.ResumeRun) *Run {
 	return r.Run
 }
 
-func (f *Gateway) serveRuns() {
+func serveRuns(f *Gateway) {
 	runs := f.Runs
 	serve(f, func(ctx context.Context, req *palyrav1.StartRunRequest) (*palyrav1.StartRunResponse, error) {
 		run := runs.begin(req)

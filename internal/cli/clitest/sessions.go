@@ -27,7 +27,7 @@ const (
 )
 
 // serveSessions serves sessions, tokens and console sessions: one of each.
-func (f *Gateway) serveSessions() {
+func serveSessions(f *Gateway) {
 	f.replyAbout(SessionID, "session %s not found",
 		&palyrav1.GetSessionResponse{Session: someSession(), Facts: &palyrav1.SessionFacts{
 			InFlight: 1, ToolsUsed: []string{"fs.read", "http.fetch"}, SecretsRead: []string{"github"}, Tainted: true, BytesOut: 42,

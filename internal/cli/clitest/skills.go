@@ -63,7 +63,7 @@ func somePublisher() *palyrav1.SkillPublisher {
 	return &palyrav1.SkillPublisher{Name: "example.org", KeyId: SkillKey, PublicKey: make([]byte, 32), FirstUse: true, AddedBy: "user:ada", AddedAt: ago(48 * time.Hour)}
 }
 
-func (f *Gateway) serveSkills() {
+func serveSkills(f *Gateway) {
 	made := someSkill()
 	made.Version, made.Manifest, made.Digest = "1.2.0", someManifest("1.2.0"), "sha256:cc"
 	f.reply(

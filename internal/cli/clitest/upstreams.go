@@ -25,7 +25,7 @@ func someUpstream() *palyrav1.Upstream {
 	}
 }
 
-func (f *Gateway) serveUpstreams() {
+func serveUpstreams(f *Gateway) {
 	approved := someUpstream()
 	approved.Pending, approved.PendingDigest, approved.Suspended = 0, "", 0
 	added := proto.CloneOf(approved)

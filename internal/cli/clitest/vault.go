@@ -28,7 +28,7 @@ func someSecret() *palyrav1.Secret {
 	}
 }
 
-func (f *Gateway) serveVault() {
+func serveVault(f *Gateway) {
 	put := someSecret()
 	put.Version, put.LastUsedAt = 3, nil
 	f.reply(

@@ -25,7 +25,7 @@ func someWorkspaces() []*palyrav1.WorkspaceStatus {
 	}
 }
 
-func (f *Gateway) serveWorkspaces() {
+func serveWorkspaces(f *Gateway) {
 	on(f, func(*palyrav1.ListWorkspacesRequest) (*palyrav1.ListWorkspacesResponse, error) {
 		return &palyrav1.ListWorkspacesResponse{Workspaces: f.Workspaces}, f.WorkspacesFail
 	})
