@@ -167,6 +167,6 @@ func TestWatchWithAnUnresponsiveDesktop(t *testing.T) {
 	row := clitest.NewWatcher(clitest.ApprovalID)
 	stop := watching(w, printer.Streams{Out: row})
 	<-row.Seen
-	<-s.Sent
+	must.Receive(t, "a notification", s.Sent)
 	w.Want(stop(), 0)
 }
