@@ -52,12 +52,7 @@ func Main(ctx context.Context, args []string) int {
 // streams.
 func Command() *cobra.Command { return (&app{client.NewApp(printer.Streams{})}).root() }
 
-// Run runs one command and returns its exit code.
-func Run(ctx context.Context, args []string, streams printer.Streams) int {
-	return Execute(ctx, client.NewApp(streams), args)
-}
-
-// Execute is Run with a given clock and given pauses.
+// Execute runs one command and returns its exit code.
 func Execute(ctx context.Context, program *client.App, args []string) int {
 	a := &app{program}
 	root := a.root()
