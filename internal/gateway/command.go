@@ -45,7 +45,7 @@ func Command(stdout, stderr io.Writer) *cobra.Command {
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(misused)
 	root.SetUsageFunc(printUsage)
-	configured := []*cobra.Command{operatorCommand(s), membersCommand(s), policyCommand(s), thawCommand(s), keysCommand(s), presenceCommand(s), vaultCommand(s), backupCommand(s), doctorCommand(s)}
+	configured := []*cobra.Command{operatorCommand(s), membersCommand(s), policyCommand(s), thawCommand(s), keysCommand(s), presenceCommand(s), vaultCommand(s), backupCommand(s), doctorCommand(s), checkCommand(s)}
 	s.register(root, false)
 	for _, c := range configured {
 		s.register(c, true)

@@ -134,9 +134,10 @@ func openStores(ctx context.Context, cfg *config.Config, authority *ca.Authority
 	}, nil
 }
 
-// openReadOnly opens the store of a state directory for reading, with or without a running daemon.
+// openReadOnly opens the store of a state directory for a short look, with or without a running
+// daemon.
 func openReadOnly(ctx context.Context, stateDir string) (doctor.Store, error) {
-	db, err := sqlite.OpenReadOnly(ctx, statedir.Store(stateDir))
+	db, err := sqlite.OpenUnchanged(ctx, statedir.Store(stateDir))
 	if err != nil {
 		return nil, err
 	}
@@ -213,10 +214,15 @@ func reserveNotice(held, size int64) string {
 	return fmt.Sprintf("%d of %d MiB are left of the disk's reserve for operators, which is filled when the disk has room: free some on the disk that holds state_dir", held>>20, size>>20)
 }
 
+// storedSchema returns the schema version of the store of a state directory, and the newest one.
+func storedSchema(stateDir string) (have, newest int, err error) {
+	return sqlite.CheckSchema(statedir.Store(stateDir))
+}
+
 // takeState locks a state directory. It refuses a store of a schema that this palyrad does not
 // upgrade before anything in the directory is written.
 func takeState(dir string) (*statedir.Lock, error) {
-	if err := sqlite.CheckSchema(statedir.Store(dir)); err != nil {
+	if _, _, err := storedSchema(dir); err != nil {
 		return nil, err
 	}
 	return statedir.Take(dir)

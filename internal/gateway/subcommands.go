@@ -364,6 +364,30 @@ func doctorCommand(s *settings) *cobra.Command {
 	return c
 }
 
+func checkCommand(s *settings) *cobra.Command {
+	var output string
+	c := &cobra.Command{
+		Use: "check", Short: "Check whether this palyrad can replace the one that is installed", Args: arguments(cobra.NoArgs),
+		Long: "Check whether this palyrad would start on a configuration and a state directory, before it replaces another one: it parses the configuration and the policies, opens keys, the vault's key and the store for reading, compares the store's schema with its own, and verifies the end of the journal.\n\nIt works while a palyrad runs, and changes nothing. Run it as the user that palyrad runs as.\n\nExit codes: 0, it would start; 2, the configuration, a policy, a workspace or the schema of the store prevents it; 8, a key, the vault or the journal is damaged or cannot be read; 1, any other error.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if output != "table" && output != "json" {
+				return misused(cmd, fmt.Errorf("--output %q: want table or json", output))
+			}
+			cfg, err := s.load()
+			if err != nil {
+				return err
+			}
+			list, code := doctor.Ready(cmd.Context(), examined(cfg))
+			if err = doctor.Write(cmd.OutOrStdout(), list, output); err == nil || code == "" {
+				return err
+			}
+			return reason.Errorf(code, "this palyrad would not start: %w", err).WithRemedy("Keep the palyrad that is installed until no check fails.")
+		},
+	}
+	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
+	return c
+}
+
 // examined returns the configuration of the doctor: the gateway that the settings describe.
 func examined(cfg *config.Config) doctor.Config {
 	return doctor.Config{
@@ -374,6 +398,7 @@ func examined(cfg *config.Config) doctor.Config {
 		Places:    func(a *ca.Authority) []ca.KeyPlace { return keyPlaces(a, cfg) },
 		Vault:     func(ctx context.Context) (kek.Status, error) { return examinedVault(ctx, cfg) },
 		OpenStore: func(ctx context.Context) (doctor.Store, error) { return openReadOnly(ctx, cfg.StateDir) },
+		Schema:    func() (have, newest int, err error) { return storedSchema(cfg.StateDir) },
 		Reserve:   func() (held, size int64, err error) { return reserveOf(cfg) },
 		Listen:    listen,
 		Workspaces: func() error {

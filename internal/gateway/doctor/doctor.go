@@ -71,6 +71,9 @@ type Config struct {
 	Vault func(context.Context) (kek.Status, error)
 	// OpenStore opens the store for reading.
 	OpenStore func(ctx context.Context) (Store, error)
+	// Schema returns the schema version of the store, 0 for none, and the version that this palyrad
+	// writes.
+	Schema func() (have, newest int, err error)
 	// Reserve returns the current and the configured disk reserve for operators, in bytes.
 	Reserve func() (held, size int64, err error)
 	Listen  func(ctx context.Context, address, key string) (net.Listener, error)

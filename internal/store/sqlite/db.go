@@ -134,7 +134,7 @@ func (db *DB) inspect(ctx context.Context, opts Options) error {
 	if version == 0 {
 		return refuse(db.path, db.holds(ctx, noted, 0))
 	}
-	if db.pool, err = openReaders(db.path); err != nil {
+	if db.pool, err = openReaders(db.path, zs.OpenReadOnly); err != nil {
 		return err
 	}
 	if err := db.readStoredHead(ctx); err != nil {
@@ -166,7 +166,7 @@ func (db *DB) openForWriting(opts Options) error {
 		return err
 	}
 	if db.pool == nil {
-		if db.pool, err = openReaders(db.path); err != nil {
+		if db.pool, err = openReaders(db.path, zs.OpenReadOnly); err != nil {
 			return err
 		}
 	}
@@ -355,16 +355,16 @@ func openWriter(path string) (*zs.Conn, error) {
 	return conn, nil
 }
 
-func openReaders(path string) (*sqlitex.Pool, error) {
-	pool, err := sqlitex.NewPool(path, sqlitex.PoolOptions{
-		Flags: zs.OpenReadOnly, PoolSize: readers,
+func openReaders(name string, flags zs.OpenFlags) (*sqlitex.Pool, error) {
+	pool, err := sqlitex.NewPool(name, sqlitex.PoolOptions{
+		Flags: flags, PoolSize: readers,
 		PrepareConn: func(c *zs.Conn) error {
 			c.SetBusyTimeout(busyTimeout)
 			return sqlitex.ExecuteScript(c, "PRAGMA query_only = ON; PRAGMA trusted_schema = OFF; PRAGMA cache_size = -4000;", nil)
 		},
 	})
 	if err != nil {
-		return nil, openError(path, err)
+		return nil, openError(name, err)
 	}
 	return pool, nil
 }

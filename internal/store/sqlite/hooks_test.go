@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	zs "zombiezen.com/go/sqlite"
 	"zombiezen.com/go/sqlite/sqlitex"
 
 	"palyra/internal/call"
@@ -42,7 +43,7 @@ func OpenUnverified(path string) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool, err := openReaders(path)
+	pool, err := openReaders(path, zs.OpenReadOnly)
 	if err != nil {
 		return nil, err
 	}

@@ -107,13 +107,17 @@ func migrate(conn *zs.Conn) error {
 }
 
 // CheckSchema refuses the file at path if this palyrad cannot upgrade it or if it belongs to
-// another program. It writes nothing. A missing or empty file is accepted.
-func CheckSchema(path string) error {
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return nil
+// another program. It writes nothing. It returns the schema version of the file, 0 for a missing or
+// empty one, and the version that this palyrad writes.
+func CheckSchema(path string) (have, newest int, err error) {
+	if newest, err = newestSchema(); err != nil {
+		return 0, 0, err
 	}
-	_, err := storedVersion(path)
-	return unusable(path, err)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return 0, newest, nil
+	}
+	have, err = storedVersion(path)
+	return have, newest, unusable(path, err)
 }
 
 // schemaVersion returns the schema version of a file, 0 for an empty one. It refuses a file of

@@ -21,6 +21,17 @@ import (
 // OpenReadOnly opens an existing store for reading, with or without a running daemon. It verifies,
 // migrates and writes nothing; Commit refuses. Head is the head at the time of opening.
 func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
+	return openReading(ctx, path, path, zs.OpenReadOnly)
+}
+
+// OpenUnchanged is OpenReadOnly for a short look. It creates no files next to a store that no
+// process has open, so that another user can look. Its reads fail if palyrad starts meanwhile.
+func OpenUnchanged(ctx context.Context, path string) (*DB, error) {
+	name, flags := unchanged(path)
+	return openReading(ctx, path, name, flags)
+}
+
+func openReading(ctx context.Context, path, name string, flags zs.OpenFlags) (*DB, error) {
 	if _, err := os.Stat(path); err != nil {
 		return nil, openError(path, err)
 	}
@@ -32,7 +43,7 @@ func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
 		return nil, reason.Errorf(reason.NotFound, "%s holds no journal", path).
 			WithRemedy("Name the state directory of a palyrad that has run.")
 	}
-	pool, err := openReaders(path)
+	pool, err := openReaders(name, flags)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +58,7 @@ func OpenReadOnly(ctx context.Context, path string) (*DB, error) {
 // Snapshot copies the content of the store at path at one moment into a new file with its own head
 // file. A running daemon may keep writing. SQLite writes the copy, which contains no deleted pages.
 func Snapshot(ctx context.Context, path, into string) (err error) {
-	if err := CheckSchema(path); err != nil {
+	if _, _, err := CheckSchema(path); err != nil {
 		return err
 	}
 	if err := copyStore(ctx, path, into); err != nil {
@@ -83,7 +94,8 @@ func storedVersion(path string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	conn, err := openUnchanged(path)
+	name, flags := unchanged(path)
+	conn, err := zs.OpenConn(name, flags)
 	if err != nil {
 		return 0, openError(path, err)
 	}
@@ -97,16 +109,16 @@ func storedVersion(path string) (int, error) {
 	return version, errors.Join(err, conn.Close())
 }
 
-// openUnchanged opens the file at path for reading. SQLite creates additional files for a
-// database in WAL mode, even for a reader. A file that no process has open and that needs no
-// recovery is therefore opened as immutable.
-func openUnchanged(path string) (*zs.Conn, error) {
+// unchanged returns the name and the flags with which the file at path is opened for reading.
+// SQLite creates additional files for a database in WAL mode, even for a reader. A file that no
+// process has open and that needs no recovery is therefore opened as immutable.
+func unchanged(path string) (name string, flags zs.OpenFlags) {
 	for _, beside := range []string{"-wal", "-journal"} {
 		if _, err := os.Stat(path + beside); err == nil {
-			return zs.OpenConn(path, zs.OpenReadOnly)
+			return path, zs.OpenReadOnly
 		}
 	}
-	return zs.OpenConn(walbatch.FileURI(path, "immutable=1"), zs.OpenReadOnly|zs.OpenURI)
+	return walbatch.FileURI(path, "immutable=1"), zs.OpenReadOnly | zs.OpenURI
 }
 
 // readStoredHead reads the newest event's head. If the file is damaged, the error contains the
