@@ -21,7 +21,9 @@ type Keys struct {
 	mu      sync.Mutex
 	keys    map[string][]byte
 	current string
-	locked  bool
+	// made counts the keys, including dropped ones.
+	made   int
+	locked bool
 }
 
 var _ vault.Keys = (*Keys)(nil)
@@ -110,10 +112,9 @@ func (k *Keys) Rotate(context.Context) (string, error) {
 	}
 	key := make([]byte, aead.KeySize)
 	_, _ = rand.Read(key)
-	k.current = fmt.Sprintf("kek-%d", len(k.keys)+1)
-	for k.keys[k.current] != nil {
-		k.current += "x"
-	}
+	// The id of a dropped key is never used again, as with the real keys.
+	k.made++
+	k.current = fmt.Sprintf("kek-%d", k.made)
 	k.keys[k.current] = key
 	return k.current, nil
 }
