@@ -345,44 +345,39 @@ func membersCommand(s *settings) *cobra.Command {
 }
 
 func doctorCommand(s *settings) *cobra.Command {
-	var output string
-	c := &cobra.Command{
-		Use: "doctor", Short: "Check the gateway's installation", Args: arguments(cobra.NoArgs),
+	return examination(s, &cobra.Command{
+		Use: "doctor", Short: "Check the gateway's installation",
 		Long: "Check the gateway's installation: keys, journal, disk, clock, ports, policies and the sandbox. Each layer of the sandbox is tested twice: a forbidden action must fail with it, and succeed without it.\n\nIt works whether palyrad runs or not, and changes nothing. Run it as the user that palyrad runs as. It exits 1 when something failed; warnings do not count.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return misused(cmd, fmt.Errorf("--output %q: want table or json", output))
-			}
-			cfg, err := s.load()
-			if err != nil {
-				return err
-			}
-			return doctor.Write(cmd.OutOrStdout(), doctor.Examine(cmd.Context(), examined(cfg)), output)
-		},
-	}
-	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
-	return c
+	}, func(ctx context.Context, c doctor.Config) ([]doctor.Check, reason.Code) {
+		return doctor.Examine(ctx, c), ""
+	})
 }
 
 func checkCommand(s *settings) *cobra.Command {
-	var output string
-	c := &cobra.Command{
-		Use: "check", Short: "Check whether this palyrad can replace the one that is installed", Args: arguments(cobra.NoArgs),
+	return examination(s, &cobra.Command{
+		Use: "check", Short: "Check whether this palyrad can replace the one that is installed",
 		Long: "Check whether this palyrad would start on a configuration and a state directory, before it replaces another one: it parses the configuration and the policies, opens keys, the vault's key and the store for reading, compares the store's schema with its own, and verifies the end of the journal.\n\nIt works while a palyrad runs, and changes nothing. Run it as the user that palyrad runs as.\n\nExit codes: 0, it would start; 2, the configuration, a policy, a workspace or the schema of the store prevents it; 8, a key, the vault or the journal is damaged or cannot be read; 1, any other error.",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if output != "table" && output != "json" {
-				return misused(cmd, fmt.Errorf("--output %q: want table or json", output))
-			}
-			cfg, err := s.load()
-			if err != nil {
-				return err
-			}
-			list, code := doctor.Ready(cmd.Context(), examined(cfg))
-			if err = doctor.Write(cmd.OutOrStdout(), list, output); err == nil || code == "" {
-				return err
-			}
-			return reason.Errorf(code, "this palyrad would not start: %w", err).WithRemedy("Keep the palyrad that is installed until no check fails.")
-		},
+	}, doctor.Ready)
+}
+
+// examination completes a command that prints the checks of examine. If one fails, the error has
+// the code that examine returns, if any.
+func examination(s *settings, c *cobra.Command, examine func(context.Context, doctor.Config) ([]doctor.Check, reason.Code)) *cobra.Command {
+	var output string
+	c.Args = arguments(cobra.NoArgs)
+	c.RunE = func(cmd *cobra.Command, _ []string) error {
+		if output != "table" && output != "json" {
+			return misused(cmd, fmt.Errorf("--output %q: want table or json", output))
+		}
+		cfg, err := s.load()
+		if err != nil {
+			return err
+		}
+		list, code := examine(cmd.Context(), examined(cfg))
+		if err = doctor.Write(cmd.OutOrStdout(), list, output); err == nil || code == "" {
+			return err
+		}
+		return reason.Errorf(code, "this palyrad would not start: %w", err).WithRemedy("Keep the palyrad that is installed until no check fails.")
 	}
 	c.Flags().StringVarP(&output, "output", "o", "table", "table or json")
 	return c

@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -19,8 +21,15 @@ import (
 func (d *daemon) agentOn(name string) *client {
 	d.T.Helper()
 	dir := filepath.Join(d.Dir, name)
-	if code, _, msg := d.program("palyrad", "operator", "add", name, "--owner", "local", "--out", dir); code != 0 {
-		d.T.Fatalf("adding the agent: %s", msg)
+	// The command runs in the mount namespace of the daemon: SQLite resolves the link /proc/PID/root.
+	within := *d
+	within.view = ""
+	enter := []string{"nsenter", "--target", strconv.Itoa(d.Cmd.Process.Pid), "--mount"}
+	if os.Geteuid() != 0 {
+		enter = append(enter, "--user", "--preserve-credentials")
+	}
+	if r := within.wrapped(enter, "palyrad", "operator", "add", name, "--owner", "local", "--out", dir); r.Code != 0 {
+		d.T.Fatalf("adding the agent: %s", r.Err)
 	}
 	bundle := must.Get(identity.ReadBundle(dir))(d.T)
 	c := newClient(bundle)

@@ -144,7 +144,7 @@ func (e exported) rewritten(t *testing.T) {
 	must.Write(t, path, string(text))
 	d := &daemon{Palyrad: &process.Palyrad{T: t, Dir: t.TempDir(), Config: e.of.Config}}
 	code, out, msg := d.cli("journal", "verify", path, "--keys", e.keys)
-	if code != 8 || out != "" || !strings.Contains(msg, "signed by a key that "+e.keys+" does not have") {
+	if code != 8 || out != "" || !strings.Contains(msg, "signed by a key that is not in "+e.keys) {
 		t.Errorf("with the key set: exit code %d: %s%s", code, out, msg)
 	}
 	code, out, msg = d.cli("journal", "verify", path)

@@ -69,8 +69,8 @@ func (o Original) Restore(f *File) error {
 // maxRecord bounds a record, which contains whole files: 64 MiB.
 const maxRecord = 64 << 20
 
-// ReadRecord decodes a private record of changes, whose member "format" must be the given one. It
-// reports false if there is none.
+// ReadRecord decodes a private record of changes, whose member "format" must be the given one. The
+// bool is false if the file does not exist.
 func ReadRecord(path string, format int, into any) (bool, error) {
 	text, err := keyfile.ReadUpTo(path, maxRecord)
 	if errors.Is(err, fs.ErrNotExist) {

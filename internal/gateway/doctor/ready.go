@@ -10,8 +10,8 @@ import (
 
 // Ready examines whether this palyrad would start on the settings and the state directory, before
 // it replaces another one. It changes nothing, and works while a palyrad runs. code is the reason
-// of the first failure, "" if there is none: ConfigInvalid, or VerificationFailed for keys and the
-// journal.
+// of the first failure: ConfigInvalid, or VerificationFailed for keys, the vault and the journal. It
+// is "" if nothing failed.
 func Ready(ctx context.Context, c Config) (list []Check, code reason.Code) {
 	p, declared := &subject{Config: c}, settings{c}
 	for _, exam := range []struct {
