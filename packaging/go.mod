@@ -1,0 +1,3 @@
+module palyra/packaging
+
+go 1.26.0
