@@ -1,3 +1,5 @@
 module palyra/packaging
 
 go 1.26.0
+
+require github.com/google/licensecheck v0.3.1

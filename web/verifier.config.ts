@@ -5,6 +5,7 @@ import { readFileSync } from "node:fs";
 import { resolve } from "node:path";
 import type { Plugin } from "vite";
 import { defineConfig } from "vite";
+import { recordModules } from "./linked.ts";
 
 const from = resolve(import.meta.dirname, "src/verify/standalone");
 
@@ -30,9 +31,9 @@ const singleFile: Plugin = {
 };
 
 export default defineConfig({
-  plugins: [singleFile],
+  plugins: [recordModules("verifier"), singleFile],
   publicDir: false,
-  worker: { format: "iife" },
+  worker: { format: "iife", plugins: () => [recordModules("verifier-worker")] },
   build: {
     outDir: "../internal/surface/console/assets/dist",
     emptyOutDir: false,

@@ -1,12 +1,14 @@
 import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vitest/config";
+import { recordModules } from "./linked.ts";
 
 // palyrad embeds this directory under the build tag palyraweb.
 const embedded = "../internal/surface/console/assets/dist";
 
 export default defineConfig({
-  plugins: [react(), tailwindcss()],
+  plugins: [react(), tailwindcss(), recordModules("console")],
+  worker: { plugins: () => [recordModules("worker")] },
   build: {
     outDir: embedded,
     emptyOutDir: true,
