@@ -29,11 +29,17 @@ TAGS     := palyrainit
 # palyrad embeds the console under this one. `make build WEB=` leaves it out.
 WEB      ?= yes
 COMMA    := ,
+# Where the programs go, and the end of their names.
+OUT      ?= bin
+EXE       = $(if $(filter windows,$(GOOS)),.exe)
+CROSS_CC ?=
 BUILDTAGS = $(TAGS)$(if $(WEB),$(COMMA)palyraweb)
-LDFLAGS  := -s -w -X palyra/internal/core/version.stamp=$(VERSION) -X palyra/internal/core/version.commit=$(COMMIT) -X palyra/internal/core/version.date=$(COMMIT_DATE)
+LDFLAGS  := -s -w -X palyra/internal/core/version.stamp=$(VERSION) -X palyra/internal/core/version.commit=$(COMMIT) -X palyra/internal/core/version.date=$(COMMIT_DATE)$(if $(BUILDER), -X 'palyra/internal/core/version.builder=$(BUILDER)')$(if $(SBOM), -X palyra/internal/core/version.sbom=$(SBOM))
 GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
 FUZZTIME ?= 10s
 TIME     ?= 30s
+BUILDER  ?=
+SBOM     ?=
 SEED     ?=
 RUN      ?=
 REPORT   ?=
@@ -65,17 +71,22 @@ help: ## Print this help
 # Man pages come from the programs, which do not run here when they are built for another system.
 .PHONY: build
 build: deps-worker init $(if $(WEB),web,web-absent) ## Install what is missing, then build bin/palyrad with the console (WEB= leaves it out), bin/palyra and bin/palyra-hook (static, no cgo), man pages and completions
-	$(GOBUILD) -tags $(BUILDTAGS) -ldflags "$(LDFLAGS)" -o bin/palyrad ./cmd/palyrad
-	$(GOBUILD) -ldflags "$(LDFLAGS)" -o bin/palyra ./cmd/palyra
-	$(GOBUILD) -ldflags "-s -w" -o bin/palyra-hook ./cmd/palyra-hook
-	@$(MAKE) --no-print-directory worker
+	@$(MAKE) --no-print-directory programs worker
 	@if [[ $$($(GO) env GOOS GOARCH) == "$$($(GO) env GOHOSTOS GOHOSTARCH)" ]]; then scripts/pages.sh bin; fi
 
-# The engine in it needs cgo. For another machine it takes a compiler for that one.
+# The static programs, from what `make init web` made.
+.PHONY: programs
+programs:
+	$(GOBUILD) -tags $(BUILDTAGS) -ldflags "$(LDFLAGS)" -o $(OUT)/palyrad$(EXE) ./cmd/palyrad
+	$(GOBUILD) -ldflags "$(LDFLAGS)" -o $(OUT)/palyra$(EXE) ./cmd/palyra
+	$(GOBUILD) -ldflags "-s -w" -o $(OUT)/palyra-hook$(EXE) ./cmd/palyra-hook
+
+# The engine in it needs cgo. For another architecture it takes a compiler for
+# that one in CROSS_CC.
 .PHONY: worker
 worker: deps-worker ## Build bin/palyra-wasm, which runs WebAssembly guests on Linux (needs gcc)
-	@if [[ $$($(GO) env GOOS) == linux && $$($(GO) env GOARCH) == $$($(GO) env GOHOSTARCH) ]] && command -v gcc >/dev/null; then \
-	  CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w" -o bin/palyra-wasm ./cmd/palyra-wasm; \
+	@if [[ $$($(GO) env GOOS) == linux && ( -n "$(CROSS_CC)" || $$($(GO) env GOARCH) == $$($(GO) env GOHOSTARCH) ) ]] && command -v "$(or $(CROSS_CC),gcc)" >/dev/null; then \
+	  CC="$(or $(CROSS_CC),gcc)" CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w" -o $(OUT)/palyra-wasm ./cmd/palyra-wasm; \
 	else echo "palyra-wasm is not built: it needs gcc on Linux; without it WebAssembly guests cannot run (Tier A is unavailable)" >&2; fi
 
 .PHONY: web
@@ -99,6 +110,23 @@ init:
 .PHONY: install
 install: ## Install what `make build` built (PREFIX=/usr/local, DESTDIR): programs, man pages, completions, systemd units
 	PREFIX='$(PREFIX)' DESTDIR='$(DESTDIR)' scripts/install.sh '$(BUILT)'
+
+# Signed by the keys in KEYS, which are made for tests if the folder does not exist. SIGN_WITH
+# is a command that signs in the place of the private keys.
+KEYS      ?= bin/packages-keys
+SIGN_WITH ?=
+URL       ?=
+.PHONY: packages
+packages: deps-packages web ## Make packages, archives, images, SBOM, digests, signatures and provenance of the commit in bin/packages (KEYS=folder, SIGN_WITH=command, URL=where they will be)
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' COMMIT_DATE='$(COMMIT_DATE)' BUILDER='$(BUILDER)' GO='$(GO)' KEYS='$(KEYS)' SIGN_WITH='$(SIGN_WITH)' URL='$(URL)' MAKE='$(MAKE)' scripts/packages.sh
+
+.PHONY: debian-lock
+debian-lock: ## Pin the newest Debian packages for the image with sandbox in packaging/linux/debian.lock
+	cd packaging && $(GO) run ./pack debian -root ..
+
+.PHONY: deps-packages
+deps-packages: deps-worker
+	scripts/deps.sh aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross xz=xz-utils
 
 .PHONY: demo
 demo: deps-demo build ## Install what is missing, build, and drive real calls from proposal to attestation (DEMO_APPROVE=allow|deny)
