@@ -58,7 +58,7 @@ if [[ -d $built/share ]]; then
   while IFS= read -r page; do put "$built/share/$page" "share/$page" 644; done < <(cd "$built/share" && find . -type f | sed 's|^\./||' | sort)
 fi
 if [[ $(uname) == Linux ]]; then
-  unit packaging/palyrad.service lib/systemd/system/palyrad.service
-  unit packaging/palyrad.user.service lib/systemd/user/palyrad.service
-  put packaging/palyra.sysusers lib/sysusers.d/palyra.conf 644
+  unit packaging/linux/palyrad.service lib/systemd/system/palyrad.service
+  unit packaging/linux/palyrad.user.service lib/systemd/user/palyrad.service
+  put packaging/linux/palyra.sysusers lib/sysusers.d/palyra.conf 644
 fi

@@ -164,7 +164,7 @@ func settings(unit string) []string {
 func TestUnits(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"palyrad.service", "palyrad.user.service"} {
-		unit := string(must.Get(os.ReadFile("../../packaging/" + name))(t))
+		unit := string(must.Get(os.ReadFile("../../packaging/linux/" + name))(t))
 		set := settings(unit)
 		for _, want := range []string{"Delegate", "TasksMax", "MemoryMax", "OOMPolicy", "LimitNOFILE", "LimitCORE", "KillMode", "NoNewPrivileges"} {
 			if !slices.Contains(set, want) {
