@@ -120,6 +120,10 @@ URL       ?=
 packages: deps-packages web ## Make packages, archives, images, SBOM, digests, signatures and provenance of the commit in bin/packages (KEYS=folder, SIGN_WITH=command, URL=where they will be)
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' COMMIT_DATE='$(COMMIT_DATE)' BUILDER='$(BUILDER)' GO='$(GO)' KEYS='$(KEYS)' SIGN_WITH='$(SIGN_WITH)' URL='$(URL)' MAKE='$(MAKE)' scripts/packages.sh
 
+.PHONY: release
+release: deps-packages ## Make the signed artifacts of a tag in a clean clone and list them; nothing is uploaded (VERSION=1.2.3, KEYS=folder, SIGN_WITH=command, BUILDER=name, URL=where they will be)
+	BUILDER='$(BUILDER)' GO='$(GO)' KEYS='$(if $(filter file,$(origin KEYS)),,$(KEYS))' SIGN_WITH='$(SIGN_WITH)' URL='$(URL)' MAKE='$(MAKE)' scripts/release.sh '$(if $(filter file,$(origin VERSION)),,$(VERSION))'
+
 .PHONY: debian-lock
 debian-lock: ## Pin the newest Debian packages for the image with sandbox in packaging/linux/debian.lock
 	cd packaging && $(GO) run ./pack debian -root ..
@@ -254,8 +258,8 @@ check-cross: ## Build both programs for linux, darwin and windows on amd64 and a
 	GO="$(GO)" scripts/check-cross.sh
 
 .PHONY: check-reproducible
-check-reproducible: build ## Build a copy elsewhere, without git, and fail when it is not the same bytes (FRESH=1 compiles all of it again)
-	VERSION='$(VERSION)' COMMIT='$(COMMIT)' COMMIT_DATE='$(COMMIT_DATE)' GO='$(GO)' FRESH='$(FRESH)' scripts/check-reproducible.sh
+check-reproducible: packages ## Make the packages of a copy elsewhere, without git, and fail when any is not the same bytes (FRESH=1 compiles all of it again)
+	VERSION='$(VERSION)' COMMIT='$(COMMIT)' COMMIT_DATE='$(COMMIT_DATE)' BUILDER='$(BUILDER)' URL='$(URL)' KEYS='$(KEYS)' GO='$(GO)' FRESH='$(FRESH)' scripts/check-reproducible.sh
 
 .PHONY: vuln
 vuln: ## Look for known vulnerabilities in what is reachable (needs the network)

@@ -6,6 +6,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
 
 	"palyra/packaging/linked"
 )
@@ -23,27 +26,30 @@ func writeArtifacts(ctx context.Context, o options) error {
 		fmt.Fprintf(os.Stderr, "%s %d bytes\n", name, len(data))
 		return writeFile(filepath.Join(o.out, name), data, 0o644)
 	}
-	for _, p := range platforms {
-		data, err := archive(o, rel, p)
-		if err != nil {
-			return err
-		}
-		if err := write(rel.archive(p), data); err != nil {
-			return err
-		}
+	// Compression takes most of the time.
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	artifact := func(name string, produce func() ([]byte, error)) {
+		group.Go(func() error {
+			data, err := produce()
+			if err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+			return write(name, data)
+		})
+	}
+	for _, img := range images {
+		artifact(img.fileName(rel), func() ([]byte, error) { return img.archive(ctx, o, rel) })
 	}
 	for _, arch := range linuxArches {
 		for _, format := range linuxFormats {
-			data, err := linuxPackage(o, rel, format, arch)
-			if err != nil {
-				return err
-			}
-			if err := write(format.fileName(rel.version, arch), data); err != nil {
-				return err
-			}
+			artifact(format.fileName(rel.version, arch), func() ([]byte, error) { return linuxPackage(o, rel, format, arch) })
 		}
 	}
-	if err := writeImages(ctx, o, rel, write); err != nil {
+	for _, p := range platforms {
+		artifact(rel.archive(p), func() ([]byte, error) { return archive(o, rel, p) })
+	}
+	if err := group.Wait(); err != nil {
 		return err
 	}
 	formula, err := formula(o, rel)

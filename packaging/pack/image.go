@@ -37,32 +37,22 @@ var images = []image{
 	{name: "palyra-sandbox", title: "Palyra gateway with sandbox", sandbox: true},
 }
 
-// writeImages writes one OCI layout in a tar archive for each kind of image, with an index of both
-// architectures.
-func writeImages(ctx context.Context, o options, rel release, write func(string, []byte) error) error {
-	for _, img := range images {
-		index := v1.ImageIndex(empty.Index)
-		for _, arch := range linuxArches {
-			made, err := img.make(ctx, o, rel, arch)
-			if err != nil {
-				return fmt.Errorf("the image %s of %s: %w", img.name, arch, err)
-			}
-			index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: made, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
-		}
-		index = mutate.IndexMediaType(index, types.OCIImageIndex)
-		data, err := layoutArchive(mutate.AppendManifests(mutate.IndexMediaType(empty.Index, types.OCIImageIndex), mutate.IndexAddendum{
-			Add: index,
-			// By this name podman, skopeo and ctr call it after an import.
-			Descriptor: v1.Descriptor{Annotations: map[string]string{"org.opencontainers.image.ref.name": rel.imageTag(), "io.containerd.image.name": "localhost/" + img.name + ":" + rel.imageTag()}},
-		}), rel.date)
+func (i image) fileName(rel release) string { return i.name + "_" + rel.version + "_oci.tar" }
+
+// archive returns the OCI layout of an image in a tar archive, with an index of both architectures.
+func (i image) archive(ctx context.Context, o options, rel release) ([]byte, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	for _, arch := range linuxArches {
+		made, err := i.make(ctx, o, rel, arch)
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("%s: %w", arch, err)
 		}
-		if err := write(img.name+"_"+rel.version+"_oci.tar", data); err != nil {
-			return err
-		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: made, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
 	}
-	return nil
+	// By these names podman, skopeo and ctr call it after an import.
+	names := map[string]string{"org.opencontainers.image.ref.name": rel.imageTag(), "io.containerd.image.name": "localhost/" + i.name + ":" + rel.imageTag()}
+	layout := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	return layoutArchive(mutate.AppendManifests(layout, mutate.IndexAddendum{Add: index, Descriptor: v1.Descriptor{Annotations: names}}), rel.date)
 }
 
 // make returns the image of an architecture.

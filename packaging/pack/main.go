@@ -77,11 +77,11 @@ var commands = map[string]func(context.Context, options) error{
 
 // options are the flags of all commands.
 type options struct {
-	root, stage, out   string
-	tag, commit, date  string
-	builder, url       string
+	root, stage, out  string
+	tag, commit, date string
+	builder, url      string
 	mirror            string
-	keys               keyOptions
+	keys              keyOptions
 }
 
 func (o *options) declare(flags *flag.FlagSet) {
