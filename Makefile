@@ -19,6 +19,9 @@ VERSION  ?= $(shell git describe --tags --always --dirty --abbrev=12 2>/dev/null
 COMMIT   ?= $(shell git rev-parse HEAD 2>/dev/null)
 COMMIT_DATE ?= $(if $(SOURCE_DATE_EPOCH),$(shell date -u -d @$(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ 2>/dev/null || date -u -r $(SOURCE_DATE_EPOCH) +%Y-%m-%dT%H:%M:%SZ),$(GIT_DATE))
 GIT_DATE  = $(shell TZ=UTC git show -s --format=%cd --date=format-local:%Y-%m-%dT%H:%M:%SZ HEAD 2>/dev/null)
+# A release records who built it and the digest of its SBOM (sha256:HEX); an ordinary build does not.
+BUILDER  ?=
+SBOM     ?=
 TOOLS    := $(CURDIR)/.tools
 # deps-node installs the pinned Node and npm there; recipes that run either begin with this.
 NODE      = PATH="$(TOOLS)/node/bin:$$PATH"
@@ -34,12 +37,10 @@ OUT      ?= bin
 EXE       = $(if $(filter windows,$(GOOS)),.exe)
 CROSS_CC ?=
 BUILDTAGS = $(TAGS)$(if $(WEB),$(COMMA)palyraweb)
-LDFLAGS  := -s -w -X palyra/internal/core/version.stamp=$(VERSION) -X palyra/internal/core/version.commit=$(COMMIT) -X palyra/internal/core/version.date=$(COMMIT_DATE)$(if $(BUILDER), -X 'palyra/internal/core/version.builder=$(BUILDER)')$(if $(SBOM), -X palyra/internal/core/version.sbom=$(SBOM))
+LDFLAGS  := -s -w -X palyra/internal/core/version.stamp=$(VERSION) -X palyra/internal/core/version.commit=$(COMMIT) -X palyra/internal/core/version.date=$(COMMIT_DATE) -X 'palyra/internal/core/version.builder=$(BUILDER)' -X palyra/internal/core/version.sbom=$(SBOM)
 GOBUILD  := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false
 FUZZTIME ?= 10s
 TIME     ?= 30s
-BUILDER  ?=
-SBOM     ?=
 SEED     ?=
 RUN      ?=
 REPORT   ?=

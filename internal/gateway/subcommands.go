@@ -186,13 +186,11 @@ func afterWarning(cmd *cobra.Command, yes bool, change func(accept bool) error) 
 
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version of palyrad, with its commit and date", Args: arguments(cobra.NoArgs),
+		Use: "version", Short: "Print the release of palyrad, with its commit, date, builder and SBOM", Args: arguments(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var text strings.Builder
 			for _, f := range version.Get().Fields() {
-				if f[1] != "" {
-					fmt.Fprintf(&text, "%-9s%s\n", f[0], f[1])
-				}
+				fmt.Fprintf(&text, "%-9s%s\n", f[0], f[1])
 			}
 			_, err := io.WriteString(cmd.OutOrStdout(), text.String())
 			return err

@@ -8,8 +8,9 @@ import (
 )
 
 // Set by the linker: -X palyra/internal/core/version.stamp=v1.2.3. The commit and its date are
-// for builds for which Go records none, such as in a git worktree.
-var stamp, commit, date string
+// for builds for which Go records none, such as in a git worktree. The builder and the SBOM are
+// those of a release.
+var stamp, commit, date, builder, sbom string
 
 // Info describes a build.
 type Info struct {
@@ -21,6 +22,11 @@ type Info struct {
 	Date string `json:"date,omitempty"`
 	// Modified is true if the tree had uncommitted changes.
 	Modified bool `json:"modified,omitempty"`
+	// Builder names who built a release, "" for an ordinary build.
+	Builder string `json:"builder,omitempty"`
+	// SBOM is the digest of the release's software bill of materials, as "sha256:" and hex, "" for an
+	// ordinary build.
+	SBOM string `json:"sbom,omitempty"`
 	// Go is the toolchain, such as "go1.26.0".
 	Go string `json:"go"`
 	// OS and Arch name the platform as Go does.
@@ -31,16 +37,26 @@ type Info struct {
 // Get returns the build of the running program.
 func Get() Info {
 	build, _ := debug.ReadBuildInfo()
-	return describe(Info{Version: stamp, Revision: commit, Date: date}, build)
+	return describe(Info{Version: stamp, Revision: commit, Date: date, Builder: builder, SBOM: sbom}, build)
 }
 
-// Fields returns the displayed properties of a build, in order; a value may be "".
+// Fields returns the displayed properties of a build, in order.
 func (i Info) Fields() [][2]string {
-	revision := i.Revision
+	revision := recorded(i.Revision)
 	if i.Modified {
 		revision += " (modified)"
 	}
-	return [][2]string{{"version", i.Version}, {"commit", revision}, {"date", i.Date}, {"go", i.Go + " " + i.OS + "/" + i.Arch}}
+	return [][2]string{
+		{"version", i.Version}, {"commit", revision}, {"date", recorded(i.Date)}, {"builder", recorded(i.Builder)}, {"sbom", recorded(i.SBOM)},
+		{"go", i.Go + " " + i.OS + "/" + i.Arch},
+	}
+}
+
+func recorded(value string) string {
+	if value == "" {
+		return "none recorded"
+	}
+	return value
 }
 
 // String returns the version.

@@ -33,8 +33,13 @@ func TestDescribe(t *testing.T) {
 	if info.Revision != "abc" || info.Date != "2026-11-23T02:40:00Z" || !info.Modified {
 		t.Errorf("revision, date and modified are not taken from the build: %+v", info)
 	}
-	if fields := info.Fields(); fields[1][1] != "abc (modified)" || fields[2] != [2]string{"date", "2026-11-23T02:40:00Z"} {
-		t.Errorf("people are shown %q", fields)
+	fields := info.Fields()
+	if fields[1][1] != "abc (modified)" || fields[2] != [2]string{"date", "2026-11-23T02:40:00Z"} || fields[3] != [2]string{"builder", "none recorded"} || fields[4] != [2]string{"sbom", "none recorded"} {
+		t.Errorf("the displayed properties are %q", fields)
+	}
+	fields = describe(Info{Version: "v1", Builder: "make release", SBOM: "sha256:ab"}, nil).Fields()
+	if fields[1][1] != "none recorded" || fields[3][1] != "make release" || fields[4][1] != "sha256:ab" {
+		t.Errorf("the displayed properties of a release are %q", fields)
 	}
 	if String() == "" || Get().Go == "" {
 		t.Error("the running build has no version or toolchain")
