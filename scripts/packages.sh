@@ -58,6 +58,8 @@ done
 trap - EXIT
 helper
 
+pack check-sbom
+
 # Manual pages and completions come from the programs of this machine; their text is the same
 # everywhere.
 host=$stage/$("$go" env GOHOSTOS)_$("$go" env GOHOSTARCH)

@@ -19,6 +19,7 @@ const usage = `usage: pack COMMAND [flags]
 
   version    print the version of the packages of a commit
   sbom       write the SBOM, and print its digest
+  check-sbom compare the SBOM with what is linked into the staged programs
   artifacts  write packages, archives, images, formula, installer and the lists of digests
   keys       make a pair of throw-away keys for tests
   sign       sign the lists of digests and the provenance
@@ -65,14 +66,15 @@ func run(ctx context.Context, args []string) error {
 }
 
 var commands = map[string]func(context.Context, options) error{
-	"version":   printVersion,
-	"sbom":      writeSBOM,
-	"artifacts": writeArtifacts,
-	"keys":      makeKeys,
-	"sign":      sign,
-	"verify":    verify,
-	"list":      list,
-	"debian":    writeLock,
+	"version":    printVersion,
+	"sbom":       writeSBOM,
+	"check-sbom": checkSBOM,
+	"artifacts":  writeArtifacts,
+	"keys":       makeKeys,
+	"sign":       sign,
+	"verify":     verify,
+	"list":       list,
+	"debian":     writeLock,
 }
 
 // options are the flags of all commands.
