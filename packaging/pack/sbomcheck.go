@@ -99,8 +99,8 @@ func recorded(program string) ([]string, error) {
 	return urls, nil
 }
 
-// packageName matches a file of a package, or what the bundler itself adds ("\x00rolldown/runtime.js").
-var packageName = regexp.MustCompile(`(?:^\x00|^.*node_modules/)((?:@[^/]+/)?[^/]+)/`)
+// packageName matches a file of a package, or what the bundler itself adds ("virtual:rolldown/runtime.js").
+var packageName = regexp.MustCompile(`(?:^virtual:|^.*node_modules/)((?:@[^/]+/)?[^/]+)/`)
 
 // bundled returns the package URLs, without versions, of the npm packages in the bundles.
 func bundled(folder string) ([]string, error) {
