@@ -185,6 +185,11 @@ test-programs: build
 test-web: deps-web ## Run the console's own tests (SPEC=src/text for some)
 	$(NODE) npm --prefix web run --silent test -- $(SPEC)
 
+# The module of the packaging tools is not part of ./...; its package checks tries built packages.
+.PHONY: test-packaging
+test-packaging: ## Run the tests of the packaging tools
+	cd packaging && $(GO) test $$($(GO) list ./... | grep -v /checks)
+
 .PHONY: test-browser
 test-browser: deps-browser build ## Drive the console in Chromium against a real palyrad (SPEC=approvals for some)
 	$(NODE) npm --prefix web run --silent test:browser -- $(SPEC)
@@ -217,7 +222,7 @@ conformance: deps-agents build ## Run the official conformance suite of MCP dire
 	TEST_PALYRA_CONFORMANCE=$(TOOLS)/conformance GO="$(GO)" scripts/apart.sh test/conformance
 
 .PHONY: check
-check: check-format check-vet check-lint check-web check-arch check-english check-generated check-breaking check-cross ## Everything that is not a test: format, vet, lint, import rules, English, generated code, API breaks, cross builds
+check: check-format check-vet check-lint check-web check-arch check-english check-generated check-breaking check-licences check-cross ## Everything that is not a test: format, vet, lint, import rules, English, generated code, API breaks, cross builds
 
 .PHONY: check-format
 check-format: tools ## Fail when gofmt or buf format would change a file
@@ -228,6 +233,7 @@ check-format: tools ## Fail when gofmt or buf format would change a file
 check-vet: ## Run go vet, with and without the embedded helper
 	$(GO) vet ./...
 	if [[ -f $(INITBIN) ]]; then $(GO) vet -tags $(TAGS) ./...; fi
+	cd packaging && $(GO) vet ./...
 
 .PHONY: check-lint
 check-lint: tools ## Run golangci-lint and buf lint
@@ -253,6 +259,15 @@ check-generated: tools deps-web ## Fail when generated code or a reference page 
 .PHONY: check-breaking
 check-breaking: tools ## Fail when the protos break what the newest release promised
 	PATH="$(TOOLS):$$PATH" scripts/check-breaking.sh
+
+# The tags of palyrad embed the helper and the console, so that go list needs both.
+.PHONY: check-licences
+check-licences: init web ## Fail when a linked module or npm package has a licence that is not allowed, or THIRD-PARTY-NOTICES is not current
+	cd packaging && GO='$(GO)' $(GO) run ./notices -check
+
+.PHONY: notices
+notices: init web ## Write THIRD-PARTY-NOTICES, the licences of everything that the programs contain
+	cd packaging && GO='$(GO)' $(GO) run ./notices
 
 .PHONY: check-cross
 check-cross: ## Build both programs for linux, darwin and windows on amd64 and arm64

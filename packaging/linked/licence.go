@@ -113,7 +113,7 @@ func identify(body []byte) (string, error) {
 		ids[match.IsURL] = append(ids[match.IsURL], match.ID)
 	}
 	if len(ids[false]) == 0 || coverage.Percent < leastCoverage {
-		return "", fmt.Errorf("the licence is not identified (%.0f%% of the file is the text of a known licence; SHA-256 %x)", coverage.Percent, digest)
+		return "", fmt.Errorf("the licence is not identified (%.0f%% of the file is the text of a known licence); replace the dependency, or read the file and add its SHA-256 %x to known in packaging/linked/licence.go", coverage.Percent, digest)
 	}
 	return conjunction(ids[false]), nil
 }

@@ -113,6 +113,12 @@ var tiers = []tier{
 		command: []string{".tools/node/bin/npm", "--prefix", "web", "run", "--silent", "test"}, variables: []string{pinnedNode},
 	},
 	{
+		name: "packaging", suite: core, processors: 1, memory: 1, budget: time.Minute,
+		about:   "the tools that list what is linked and make the packages",
+		needs:   []need{goCommand},
+		command: []string{"make", "--no-print-directory", "test-packaging"},
+	},
+	{
 		name: browserTier, suite: core, processors: 1, memory: 2, budget: 5 * time.Minute,
 		about:   "the console in Chromium against palyrad",
 		needs:   browserNeeds,
