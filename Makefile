@@ -238,6 +238,7 @@ check-vet: ## Run go vet, with and without the embedded helper
 .PHONY: check-lint
 check-lint: tools ## Run golangci-lint and buf lint
 	$(TOOLS)/golangci-lint run --allow-serial-runners ./...
+	cd packaging && $(TOOLS)/golangci-lint run --allow-serial-runners ./...
 	if [[ -f buf.yaml ]]; then $(TOOLS)/buf lint; fi
 
 .PHONY: check-web

@@ -39,7 +39,7 @@ func run(ctx context.Context, root string, check bool) error {
 	text := write(components)
 	path := filepath.Join(root, file)
 	if !check {
-		return os.WriteFile(path, []byte(text), 0o644)
+		return os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // it is a file of the checkout
 	}
 	current, err := os.ReadFile(path)
 	if err != nil {

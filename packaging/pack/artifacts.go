@@ -19,7 +19,7 @@ func writeArtifacts(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	if err := makeFolder(o.out); err != nil {
 		return err
 	}
 	write := func(name string, data []byte) error {

@@ -98,7 +98,7 @@ func fetchPackage(ctx context.Context, o options, p debianPackage) ([]byte, erro
 	if got := hexDigest(data); got != p.digest {
 		return nil, fmt.Errorf("%s from the mirror has the digest %s, not the pinned %s", p.path, got, p.digest)
 	}
-	return data, errors.Join(os.MkdirAll(filepath.Dir(name), 0o755), writeFile(name, data, 0o644))
+	return data, errors.Join(makeFolder(filepath.Dir(name)), writeFile(name, data, 0o644))
 }
 
 func hexDigest(data []byte) string {

@@ -90,3 +90,8 @@ func writeFile(name string, data []byte, mode fs.FileMode) error {
 	}
 	return errors.Join(os.Chmod(name+".new", mode), os.Rename(name+".new", name))
 }
+
+// makeFolder makes a folder that everybody can read, as what is published is.
+func makeFolder(name string) error {
+	return os.MkdirAll(name, 0o755) //nolint:gosec // see above
+}

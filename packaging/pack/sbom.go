@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -39,7 +38,7 @@ func writeSBOM(ctx context.Context, o options) error {
 	if err := encoder.EncodeVersion(bom(rel, modules, packages), cdx.SpecVersion1_6); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.out, 0o755); err != nil {
+	if err := makeFolder(o.out); err != nil {
 		return err
 	}
 	if err := writeFile(filepath.Join(o.out, rel.sbom()), out.Bytes(), 0o644); err != nil {
