@@ -351,7 +351,7 @@ deps-agents: deps-node
 # these targets installs one.
 .PHONY: deps-node
 deps-node: ## Install the pinned Node and npm of scripts/node into .tools/node
-	scripts/node.sh $(TOOLS)/node
+	scripts/node.sh '$(TOOLS)/node'
 
 # The packages that build, check and test the console, and generate its client.
 .PHONY: deps-web
