@@ -69,11 +69,7 @@ trap 'exit 143' TERM HUP
 
 # --- the system that all runs copy
 here=$(. /etc/os-release && echo "${ID:-} ${VERSION_CODENAME:-}")
-sources=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/*.sources /etc/apt/sources.list.d/*.list 2>/dev/null || true)
-mirror=${MIRROR:-}
-if [[ -z $mirror && $here == debian\ * ]]; then
-  mirror=$(awk '$1 == "URIs:" {print $2; exit} $1 == "deb" {for (i = 2; i <= NF; i++) if ($i ~ /^https?:/) {print $i; exit}}' <<<"$sources")
-fi
+mirror=${MIRROR:-$(scripts/debian-mirror.sh)}
 base=$cache/$suite
 if [[ ! -e $base/.done ]]; then
   echo "== debootstrap $suite"
