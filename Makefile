@@ -222,7 +222,7 @@ conformance: deps-agents build ## Run the official conformance suite of MCP dire
 	TEST_PALYRA_CONFORMANCE=$(TOOLS)/conformance GO="$(GO)" scripts/apart.sh test/conformance
 
 .PHONY: check
-check: check-format check-vet check-lint check-web check-arch check-english check-generated check-breaking check-licences check-cross ## Everything that is not a test: format, vet, lint, import rules, English, generated code, API breaks, cross builds
+check: check-format check-vet check-lint check-web check-arch check-english check-generated check-breaking check-licences check-workflows check-cross ## Everything that is not a test: format, vet, lint, import rules, English, generated code, API breaks, cross builds
 
 .PHONY: check-format
 check-format: tools ## Fail when gofmt or buf format would change a file
@@ -269,6 +269,10 @@ check-licences: init web ## Fail when a linked module or npm package has a licen
 .PHONY: notices
 notices: init web ## Write THIRD-PARTY-NOTICES, the licences of everything that the programs contain
 	cd packaging && GO='$(GO)' $(GO) run ./notices
+
+.PHONY: check-workflows
+check-workflows: tools ## Lint .github/workflows with actionlint
+	$(TOOLS)/actionlint -shellcheck= -pyflakes= .github/workflows/*.yml
 
 .PHONY: check-cross
 check-cross: ## Build both programs for linux, darwin and windows on amd64 and arm64
