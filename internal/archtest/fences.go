@@ -139,8 +139,8 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"connectrpc.com"},
-		Rooms:   []string{"internal/surface/api", "internal/gateway/presencehost", "internal/cli", "gen", "test"},
-		Why:     "only the surface and its clients use the wire format",
+		Rooms:   []string{"internal/surface/api", "internal/gateway/presencehost", "internal/cli", "internal/core/rpc", "gen", "test"},
+		Why:     "only the surface and its clients use the wire format; the generated code of both runs on internal/core/rpc",
 	},
 	{
 		Modules: []string{"github.com/modelcontextprotocol/go-sdk"},

@@ -84,7 +84,7 @@ var Rooms = slices.Concat([]Room{
 	{Dir: "internal/egress", Layer: layerEgress, Why: "rules for hosts are the same for every program that connects"},
 	{Dir: "internal/evidence", Layer: layerEvidence, Why: "the journal stores bytes and attest signs statements; neither depends on their origin"},
 	{Dir: "internal/core", Layer: layerCore, Why: "the vocabulary of all packages imports nothing above it"},
-	{Dir: "gen", Layer: layerWire, Only: none, Why: "it is generated from the protos alone"},
+	{Dir: "gen", Layer: layerWire, Only: []string{"internal/core/rpc"}, Why: "it is generated from the protos alone, and its unary methods share the code of core/rpc"},
 
 	{Dir: "internal/cli/calls/ask", Layer: layerCLI, Never: families, Why: "all commands share the input and display of a call, and the prompt for an approval"},
 	{Dir: "internal/cli/calls/desktop", Layer: layerCLI, Only: []string{"internal/core", "internal/cli/printer"}, Why: "desktop notifications have no access to a gateway, so that they cannot answer an approval"},
@@ -130,6 +130,7 @@ var Rooms = slices.Concat([]Room{
 	{Dir: "internal/core/tool", Layer: layerCore, Never: []string{"internal/core/config", "internal/core/event", "internal/core/statedir"}, Why: "every stage of a call imports these types, so they must not add dependencies"},
 
 	{Dir: "scripts/plainenglish", Layer: layerMain, Only: []string{"internal/core/lazyregexp"}, Why: "it reads source and text files, and imports none of the packages"},
+	{Dir: "scripts/protoc-gen-rpc", Layer: layerMain, Only: none, Why: "it generates code from descriptors, and runs none of it"},
 	{Dir: "scripts/reference", Layer: layerMain, Why: "it describes the tables of all packages"},
 	{Dir: "internal/archtest", Layer: layerMain, Only: none, Why: "it reads source files and imports none of the packages"},
 	{Dir: "test", Layer: layerMain, Why: "end-to-end, attack, fault and bench tests run the whole system"},

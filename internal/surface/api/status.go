@@ -15,6 +15,7 @@ import (
 	"palyra/internal/call/policyadmin"
 	"palyra/internal/core/access"
 	"palyra/internal/core/config"
+	"palyra/internal/core/rpc"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/identity/ca"
@@ -240,7 +241,7 @@ func modelMessages(models []model.Status) []*palyrav1.ModelStatus {
 // newHealthHandler serves the standard health check (grpc.health.v1): SERVING when the gateway is
 // ready. It returns no other data, and needs no credential.
 func newHealthHandler(gw Gateway, opts ...connect.HandlerOption) *connect.Handler {
-	return connect.NewUnaryHandlerSimple(healthv1connect.HealthCheckProcedure,
+	return rpc.NewUnaryHandler(healthv1connect.HealthCheckProcedure,
 		func(ctx context.Context, _ *healthv1.HealthCheckRequest) (*healthv1.HealthCheckResponse, error) {
 			state := healthv1.HealthCheckResponse_SERVING
 			if len(gw.Problems(ctx)) > 0 {
