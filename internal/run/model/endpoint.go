@@ -3,6 +3,7 @@ package model
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"net/url"
 	"time"
@@ -80,9 +81,9 @@ func (e Endpoint) host() string {
 	return u.Host
 }
 
-// Generate makes attempts at the turn of r. ask makes one attempt, with a key that may be zero.
-// inStream returns the JSON of an error event in the stream, nil for other errors.
-func (e Endpoint) Generate(ctx context.Context, r Request, observe func(Event), ask func(context.Context, Key) (Turn, error), inStream func(error) []byte) (Turn, error) {
+// Generate makes attempts at the turn of r. ask makes one attempt, with a key that may be zero. An
+// ErrorEvent in the stream is its error.
+func (e Endpoint) Generate(ctx context.Context, r Request, observe func(Event), ask func(context.Context, Key) (Turn, error)) (Turn, error) {
 	key := e.Key
 	if e.Lend != nil {
 		lent, done, err := e.Lend(ctx, r.Run, e.host())
@@ -97,7 +98,7 @@ func (e Endpoint) Generate(ctx context.Context, r Request, observe func(Event), 
 		if err == nil {
 			return Finish(r, turn), nil
 		}
-		if event := inStream(err); event != nil && ctx.Err() == nil {
+		if event := ErrorEvent(nil); errors.As(err, &event) && ctx.Err() == nil {
 			return Turn{}, FailureInStream(key, event)
 		}
 		return Turn{}, Failure(ctx, key, err)

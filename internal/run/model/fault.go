@@ -38,7 +38,7 @@ func Unavailable(format string, args ...any) *Transient {
 	return &Transient{Err: reason.Errorf(reason.ModelUnavailable, format, args...)}
 }
 
-// Failure classifies the error of an attempt, from HTTPClient or an SDK that uses it: CANCELLED
+// Failure classifies the error of an attempt, from HTTPClient or from reading its response: CANCELLED
 // when ctx has ended, a Transient if a retry may help, and otherwise the reason of the failure.
 // Messages of a provider are repeated without the key.
 func Failure(ctx context.Context, key Key, err error) error {

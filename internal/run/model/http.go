@@ -41,7 +41,7 @@ type statusError struct {
 
 func (e *statusError) Error() string { return fmt.Sprintf("status %d", e.status) }
 
-// HTTPClient returns the client for the providers' SDKs. It uses no proxy and follows no redirect,
+// HTTPClient returns the client for providers. It uses no proxy and follows no redirect,
 // so that the key is sent to base_url alone. It ends a response that is idle for too long, and
 // limits its size. Failure classifies its errors.
 func HTTPClient(idle time.Duration) *http.Client {
@@ -57,9 +57,8 @@ func HTTPClient(idle time.Duration) *http.Client {
 	}}}
 }
 
-// guard converts every response that is not a stream to an error before the SDKs read it. The
-// SDKs read error bodies of any size, and lose the HTTP status if a body is not JSON. Redirects
-// are such errors, too, so that http.Client follows none.
+// guard converts every response that is not a stream to an error. Redirects are such errors, too,
+// so that http.Client follows none.
 type guard struct {
 	next http.RoundTripper
 	idle time.Duration

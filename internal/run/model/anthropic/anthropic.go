@@ -3,16 +3,21 @@
 package anthropic
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-
+	"palyra/internal/core/version"
 	"palyra/internal/run/model"
 )
 
 const (
 	home = "https://api.anthropic.com"
+	// apiVersion is the version of the API whose members this package uses.
+	apiVersion = "2023-06-01"
 	// defaultMaxTokens is used because the API requires a bound.
 	defaultMaxTokens = 8192
 )
@@ -20,7 +25,8 @@ const (
 // Provider is a model.Provider for one model at one address.
 type Provider struct {
 	endpoint model.Endpoint
-	messages sdk.MessageService
+	address  string
+	client   *http.Client
 }
 
 var _ model.Provider = (*Provider)(nil)
@@ -31,29 +37,41 @@ func New(endpoint model.Endpoint) (*Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []option.RequestOption{
-		option.WithBaseURL(endpoint.BaseURL),
-		option.WithHTTPClient(model.HTTPClient(endpoint.IdleTimeout)),
-		// Endpoint.Generate retries.
-		option.WithMaxRetries(0),
-		option.WithoutOpenTelemetry(),
+	address, err := url.JoinPath(endpoint.BaseURL, "v1", "messages")
+	if err != nil {
+		return nil, fmt.Errorf("the address of messages: %w", err)
 	}
-	// Only the service is used, because the SDK's client reads environment variables and files in
-	// the home directory.
-	return &Provider{endpoint: endpoint, messages: sdk.NewMessageService(options...)}, nil
+	return &Provider{endpoint: endpoint, address: address, client: model.HTTPClient(endpoint.IdleTimeout)}, nil
 }
 
 // Generate requests the next turn.
 func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(model.Event)) (model.Turn, error) {
 	names := model.NewNames(r)
-	params := p.params(r, names)
+	body, err := json.Marshal(p.request(r, names))
+	if err != nil {
+		return model.Turn{}, fmt.Errorf("writing the request to the model: %w", err)
+	}
 	return p.endpoint.Generate(ctx, r, observe, func(ctx context.Context, key model.Key) (model.Turn, error) {
-		var options []option.RequestOption
-		if !key.IsZero() {
-			options = append(options, option.WithAPIKey(key.Reveal()))
+		res, err := p.post(ctx, body, key)
+		if err != nil {
+			return model.Turn{}, err
 		}
-		stream := p.messages.NewStreaming(ctx, params, options...)
-		defer func() { _ = stream.Close() }()
-		return read(stream, names, observe)
-	}, eventIn)
+		defer func() { _ = res.Body.Close() }()
+		return read(model.NewEventStream(res.Body), names, observe)
+	})
+}
+
+func (p *Provider) post(ctx context.Context, body []byte, key model.Key) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.address, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("User-Agent", "palyra/"+version.String())
+	req.Header.Set("Anthropic-Version", apiVersion)
+	if !key.IsZero() {
+		req.Header.Set("X-Api-Key", key.Reveal())
+	}
+	return p.client.Do(req)
 }

@@ -1,14 +1,9 @@
 package anthropic
 
 import (
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
 
 	"palyra/internal/run/model"
 	"palyra/internal/run/model/modeltest"
@@ -16,12 +11,7 @@ import (
 
 // readText reads a stream that arrives byte by byte.
 func readText(text string) (model.Turn, error) {
-	req, err := http.NewRequest(http.MethodPost, "https://model.test/", http.NoBody)
-	if err != nil {
-		return model.Turn{}, err
-	}
-	body := io.NopCloser(iotest.OneByteReader(strings.NewReader(text)))
-	stream := ssestream.NewStream[sdk.MessageStreamEventUnion](ssestream.NewDecoder(&http.Response{Request: req, Body: body, Header: http.Header{}}), nil)
+	stream := model.NewEventStream(iotest.OneByteReader(strings.NewReader(text)))
 	turn, err := read(stream, model.NewNames(model.Request{}), func(model.Event) {})
 	if err != nil {
 		return model.Turn{}, err

@@ -4,88 +4,67 @@ import (
 	"cmp"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/param"
-
 	"palyra/internal/run/model"
 )
 
-// params returns the body of the request.
-func (p *Provider) params(r model.Request, names model.Names) sdk.MessageNewParams {
-	params := sdk.MessageNewParams{
+// request returns the body of the request.
+func (p *Provider) request(r model.Request, names model.Names) request {
+	body := request{
 		Model:     p.endpoint.Model,
 		MaxTokens: cmp.Or(p.endpoint.OutputTokens(r), defaultMaxTokens),
 		Messages:  messages(r.Messages, names),
+		Stream:    true,
 	}
+	// A run sends the same prefix with every turn; the marks let the provider cache it.
+	mark := &cacheMark{Type: "ephemeral"}
 	if !blank(r.System) {
-		// A run sends the same prefix with every turn; the marks let the provider cache it.
-		params.System = []sdk.TextBlockParam{{Text: r.System, CacheControl: sdk.NewCacheControlEphemeralParam()}}
+		body.System = []content{{Type: "text", Text: r.System, Cache: mark}}
 	}
 	for _, tool := range r.Tools {
-		params.Tools = append(params.Tools, sdk.ToolUnionParam{OfTool: toolParam(tool, names)})
+		body.Tools = append(body.Tools, offer{Name: names.Wire(tool.Name), Description: tool.Description, InputSchema: tool.InputSchema})
 	}
-	if last := len(params.Messages) - 1; last >= 0 {
-		content := params.Messages[last].Content
-		if mark := content[len(content)-1].GetCacheControl(); mark != nil {
-			*mark = sdk.NewCacheControlEphemeralParam()
-		}
+	if last := len(body.Messages) - 1; last >= 0 {
+		blocks := body.Messages[last].Content
+		blocks[len(blocks)-1].Cache = mark
 	}
-	return params
-}
-
-func toolParam(tool model.Tool, names model.Names) *sdk.ToolParam {
-	out := &sdk.ToolParam{Name: names.Wire(tool.Name)}
-	if tool.Description != "" {
-		out.Description = sdk.String(tool.Description)
-	}
-	if len(tool.InputSchema) > 0 {
-		out.InputSchema = param.Override[sdk.ToolInputSchemaParam](tool.InputSchema)
-	}
-	return out
+	return body
 }
 
 // messages converts the conversation to the format of the API: roles alternate, no text is blank,
 // and results precede text.
-func messages(conversation []model.Message, names model.Names) []sdk.MessageParam {
-	var out []sdk.MessageParam
+func messages(conversation []model.Message, names model.Names) []message {
+	var out []message
 	for _, m := range conversation {
-		content := blocks(m, names)
-		if len(content) == 0 {
+		blocks := contents(m, names)
+		if len(blocks) == 0 {
 			continue
 		}
-		role := sdk.MessageParamRole(m.Role)
+		role := string(m.Role)
 		if last := len(out) - 1; last >= 0 && out[last].Role == role {
-			out[last].Content = append(out[last].Content, content...)
+			out[last].Content = append(out[last].Content, blocks...)
 			continue
 		}
-		out = append(out, sdk.MessageParam{Role: role, Content: content})
+		out = append(out, message{Role: role, Content: blocks})
 	}
 	return out
 }
 
-func blocks(m model.Message, names model.Names) []sdk.ContentBlockParamUnion {
-	var out []sdk.ContentBlockParamUnion
+func contents(m model.Message, names model.Names) []content {
+	var out []content
 	for _, result := range m.Results {
-		out = append(out, resultBlock(result))
+		block := content{Type: "tool_result", ToolUseID: result.CallID, IsError: result.Failed}
+		if !blank(result.Text) {
+			block.Content = []content{{Type: "text", Text: result.Text}}
+		}
+		out = append(out, block)
 	}
 	if !blank(m.Text) {
-		out = append(out, sdk.NewTextBlock(m.Text))
+		out = append(out, content{Type: "text", Text: m.Text})
 	}
 	for _, call := range m.Calls {
-		out = append(out, sdk.NewToolUseBlock(call.ID, model.InputObject(call.Input), names.Wire(call.Tool)))
+		out = append(out, content{Type: "tool_use", ID: call.ID, Name: names.Wire(call.Tool), Input: model.InputObject(call.Input)})
 	}
 	return out
-}
-
-func resultBlock(result model.Result) sdk.ContentBlockParamUnion {
-	block := &sdk.ToolResultBlockParam{ToolUseID: result.CallID}
-	if !blank(result.Text) {
-		block.Content = []sdk.ToolResultBlockParamContentUnion{{OfText: &sdk.TextBlockParam{Text: result.Text}}}
-	}
-	if result.Failed {
-		block.IsError = sdk.Bool(true)
-	}
-	return sdk.ContentBlockParamUnion{OfToolResult: block}
 }
 
 func blank(text string) bool { return strings.TrimSpace(text) == "" }

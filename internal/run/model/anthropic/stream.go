@@ -4,23 +4,21 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/packages/ssestream"
+	"io"
 
 	"palyra/internal/core/canonical"
 	"palyra/internal/run/model"
 )
 
 // read assembles a turn from a stream. It returns a turn only after message_stop.
-func read(stream *ssestream.Stream[sdk.MessageStreamEventUnion], names model.Names, observe func(model.Event)) (model.Turn, error) {
+func read(stream model.EventStream, names model.Names, observe func(model.Event)) (model.Turn, error) {
 	a := &assembly{Draft: model.Draft{Observe: observe}, names: names, blocks: make(map[int64]*block)}
-	for stream.Next() {
-		event := stream.Current()
-		if err := canonical.Names([]byte(event.RawJSON()), eventKeys{}); err != nil {
-			return model.Turn{}, model.Invalid("an event is ambiguous: %v", err)
+	for {
+		e, err := next(stream)
+		if err != nil {
+			return model.Turn{}, err
 		}
-		whole, err := a.add(event)
+		whole, err := a.add(e)
 		if err != nil {
 			return model.Turn{}, err
 		}
@@ -28,29 +26,37 @@ func read(stream *ssestream.Stream[sdk.MessageStreamEventUnion], names model.Nam
 			return a.Turn, nil
 		}
 	}
-	if err := stream.Err(); err != nil {
-		return model.Turn{}, err
-	}
-	return model.Turn{}, model.ErrCut
 }
 
-// eventKeys are the keys of an event that determine the turn.
-type eventKeys struct {
-	Type  any `json:"type"`
-	Index any `json:"index"`
-	Block struct {
-		Type  any `json:"type"`
-		Text  any `json:"text"`
-		ID    any `json:"id"`
-		Name  any `json:"name"`
-		Input any `json:"input"`
-	} `json:"content_block"`
-	Delta struct {
-		Type    any `json:"type"`
-		Text    any `json:"text"`
-		Partial any `json:"partial_json"`
-		Stop    any `json:"stop_reason"`
-	} `json:"delta"`
+// next returns the next event of the message.
+func next(stream model.EventStream) (event, error) {
+	for {
+		received, err := stream.Next()
+		if errors.Is(err, io.EOF) {
+			return event{}, model.ErrCut
+		}
+		if err != nil {
+			return event{}, err
+		}
+		switch received.Name {
+		case "", "ping":
+			continue
+		case "error":
+			failed := model.ErrorEvent(received.Data)
+			if !json.Valid(failed) {
+				return event{}, errors.New(failed.Error())
+			}
+			return event{}, failed
+		}
+		var e event
+		if err := json.Unmarshal(received.Data, &e); err != nil {
+			return event{}, err
+		}
+		if err := canonical.Names(received.Data, e); err != nil {
+			return event{}, model.Invalid("an event is ambiguous: %v", err)
+		}
+		return e, nil
+	}
 }
 
 // assembly is a partially received turn.
@@ -60,7 +66,7 @@ type assembly struct {
 	// blocks are the content blocks by index; order lists the calls.
 	blocks map[int64]*block
 	order  []*block
-	usage  sdk.MessageDeltaUsage
+	usage  usage
 }
 
 // block is a content block. Blocks that are neither text nor a call, such as thinking, are
@@ -73,16 +79,13 @@ type block struct {
 }
 
 // add processes the next event and reports whether the turn is complete.
-func (a *assembly) add(e sdk.MessageStreamEventUnion) (whole bool, err error) {
+func (a *assembly) add(e event) (whole bool, err error) {
 	switch e.Type {
 	case "message_start":
 		a.Turn.Model = e.Message.Model
-		a.count(sdk.MessageDeltaUsage{
-			InputTokens: e.Message.Usage.InputTokens, OutputTokens: e.Message.Usage.OutputTokens,
-			CacheCreationInputTokens: e.Message.Usage.CacheCreationInputTokens, CacheReadInputTokens: e.Message.Usage.CacheReadInputTokens,
-		})
+		a.count(e.Message.Usage)
 	case "content_block_start":
-		return false, a.open(e.Index, e.ContentBlock)
+		return false, a.open(e.Index, e.Block)
 	case "content_block_delta":
 		return false, a.extend(e.Index, e.Delta)
 	case "content_block_stop":
@@ -103,7 +106,7 @@ func (a *assembly) add(e sdk.MessageStreamEventUnion) (whole bool, err error) {
 	return false, nil
 }
 
-func (a *assembly) open(index int64, start sdk.ContentBlockStartEventContentBlockUnion) error {
+func (a *assembly) open(index int64, start start) error {
 	if a.blocks[index] != nil {
 		return model.Invalid("content block %d starts twice", index)
 	}
@@ -121,14 +124,14 @@ func (a *assembly) open(index int64, start sdk.ContentBlockStartEventContentBloc
 		}
 		b.call = model.Call{ID: start.ID, Tool: a.names.Ours(start.Name)}
 		// Servers that imitate the API send the whole input here.
-		b.input = json.RawMessage(start.JSON.Input.Raw())
+		b.input = start.Input
 		a.order = append(a.order, b)
 		return a.Meter.Add(len(start.ID) + len(start.Name) + len(b.input))
 	}
 	return nil
 }
 
-func (a *assembly) extend(index int64, delta sdk.MessageStreamEventUnionDelta) error {
+func (a *assembly) extend(index int64, delta delta) error {
 	b, err := a.at(index)
 	if err != nil {
 		return err
@@ -155,10 +158,10 @@ func (a *assembly) at(index int64) (*block, error) {
 }
 
 // count records the latest counts; they are totals, and 0 if omitted.
-func (a *assembly) count(u sdk.MessageDeltaUsage) {
+func (a *assembly) count(u usage) {
 	a.usage.InputTokens = cmp.Or(u.InputTokens, a.usage.InputTokens)
-	a.usage.CacheCreationInputTokens = cmp.Or(u.CacheCreationInputTokens, a.usage.CacheCreationInputTokens)
-	a.usage.CacheReadInputTokens = cmp.Or(u.CacheReadInputTokens, a.usage.CacheReadInputTokens)
+	a.usage.CacheCreationTokens = cmp.Or(u.CacheCreationTokens, a.usage.CacheCreationTokens)
+	a.usage.CacheReadTokens = cmp.Or(u.CacheReadTokens, a.usage.CacheReadTokens)
 	a.usage.OutputTokens = cmp.Or(u.OutputTokens, a.usage.OutputTokens)
 }
 
@@ -179,28 +182,19 @@ func (a *assembly) close() (bool, error) {
 		a.Turn.Calls = append(a.Turn.Calls, b.call)
 	}
 	a.Turn.Usage = model.Usage{
-		InputTokens:  a.usage.InputTokens + a.usage.CacheCreationInputTokens + a.usage.CacheReadInputTokens,
+		InputTokens:  a.usage.InputTokens + a.usage.CacheCreationTokens + a.usage.CacheReadTokens,
 		OutputTokens: a.usage.OutputTokens,
 	}
 	return true, nil
 }
 
 // stop translates stop reasons; model.Finish distinguishes EndTurn and ToolUse.
-func stop(why sdk.StopReason) model.Stop {
+func stop(why string) model.Stop {
 	switch why {
-	case sdk.StopReasonMaxTokens, sdk.StopReasonModelContextWindowExceeded:
+	case "max_tokens", "model_context_window_exceeded":
 		return model.MaxTokens
-	case sdk.StopReasonRefusal:
+	case "refusal":
 		return model.Refusal
 	}
 	return model.EndTurn
-}
-
-// eventIn returns the JSON of an error in the stream, nil for other errors.
-func eventIn(err error) []byte {
-	var event *sdk.Error
-	if errors.As(err, &event) {
-		return []byte(event.RawJSON())
-	}
-	return nil
 }

@@ -1,14 +1,10 @@
 package openai
 
 import (
-	"io"
-	"net/http"
 	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	"github.com/openai/openai-go/v3/packages/ssestream"
 
 	"palyra/internal/run/model"
 	"palyra/internal/run/model/modeltest"
@@ -16,12 +12,7 @@ import (
 
 // readText reads a stream that arrives byte by byte.
 func readText(text string) (model.Turn, error) {
-	req, err := http.NewRequest(http.MethodPost, "https://model.test/", http.NoBody)
-	if err != nil {
-		return model.Turn{}, err
-	}
-	body := io.NopCloser(iotest.OneByteReader(strings.NewReader(text)))
-	stream := ssestream.NewStream[chunk](ssestream.NewDecoder(&http.Response{Request: req, Body: body, Header: http.Header{}}), nil)
+	stream := model.NewEventStream(iotest.OneByteReader(strings.NewReader(text)))
 	turn, err := read(stream, model.NewNames(model.Request{}), func(model.Event) {})
 	if err != nil {
 		return model.Turn{}, err

@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"net/url"
 
-	"github.com/openai/openai-go/v3/packages/ssestream"
-
 	"palyra/internal/core/version"
 	"palyra/internal/run/model"
 )
@@ -54,8 +52,8 @@ func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(m
 			return model.Turn{}, err
 		}
 		defer func() { _ = res.Body.Close() }()
-		return read(ssestream.NewStream[chunk](ssestream.NewDecoder(res), nil), names, observe)
-	}, eventIn)
+		return read(model.NewEventStream(res.Body), names, observe)
+	})
 }
 
 func (p *Provider) post(ctx context.Context, body []byte, key model.Key) (*http.Response, error) {

@@ -19,8 +19,7 @@ func TestChunksAreReadExactly(t *testing.T) {
 		if turn, err := readText("data: " + text + "\n\n" + `data: {"choices":[{"delta":{},"finish_reason":"stop"}]}` + "\n\n"); err == nil {
 			t.Errorf("%s is read as %+v", text, turn)
 		}
-		type plain chunk
-		var loose plain
+		var loose chunk
 		if err := json.Unmarshal([]byte(text), &loose); err != nil {
 			t.Errorf("the control: encoding/json refuses %s: %v", text, err)
 		}

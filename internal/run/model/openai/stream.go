@@ -1,28 +1,58 @@
 package openai
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"errors"
+	"io"
 
-	"github.com/openai/openai-go/v3/packages/ssestream"
-
+	"palyra/internal/core/canonical"
 	"palyra/internal/run/model"
 )
 
 // read assembles a turn from a stream. It returns a turn only after a finish_reason; a later
 // failure loses only the token count.
-func read(stream *ssestream.Stream[chunk], names model.Names, observe func(model.Event)) (model.Turn, error) {
+func read(stream model.EventStream, names model.Names, observe func(model.Event)) (model.Turn, error) {
 	a := &assembly{Draft: model.Draft{Observe: observe}, open: make(map[int64]*call)}
-	for stream.Next() {
-		if err := a.add(stream.Current()); err != nil {
+	for {
+		chunk, err := next(stream)
+		switch {
+		case err == nil:
+			if err := a.add(chunk); err != nil {
+				return model.Turn{}, err
+			}
+		case a.Turn.Stop != "":
+			return a.finish(names)
+		case errors.Is(err, io.EOF):
+			return model.Turn{}, model.ErrCut
+		default:
 			return model.Turn{}, err
 		}
 	}
-	if a.Turn.Stop == "" {
-		return model.Turn{}, cmp.Or(stream.Err(), model.ErrCut)
+}
+
+// next returns the next chunk, or io.EOF at the end of the answer.
+func next(stream model.EventStream) (chunk, error) {
+	event, err := stream.Next()
+	if err != nil {
+		return chunk{}, err
 	}
-	return a.finish(names)
+	if bytes.HasPrefix(event.Data, []byte("[DONE]")) {
+		return chunk{}, io.EOF
+	}
+	var failed struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if err := canonical.Read(event.Data, &failed); err != nil {
+		return chunk{}, err
+	}
+	if failed.Error != nil {
+		return chunk{}, model.ErrorEvent(event.Data)
+	}
+	var out chunk
+	err = canonical.Read(event.Data, &out)
+	return out, err
 }
 
 // assembly is a partially received turn.
@@ -140,13 +170,4 @@ func stop(why string) model.Stop {
 		return model.Refusal
 	}
 	return model.EndTurn
-}
-
-// eventIn returns the JSON of an error in the stream, nil for other errors.
-func eventIn(err error) []byte {
-	var event *ssestream.StreamError
-	if errors.As(err, &event) {
-		return event.Event.Data
-	}
-	return nil
 }

@@ -1,10 +1,6 @@
 package openai
 
-import (
-	"encoding/json"
-
-	"palyra/internal/core/canonical"
-)
+import "encoding/json"
 
 // The members of the bodies of chat completions that this package uses
 // (https://platform.openai.com/docs/api-reference/chat/create and /streaming).
@@ -55,7 +51,8 @@ type description struct {
 	Parameters  json.RawMessage `json:"parameters,omitempty"`
 }
 
-// chunk is one event of the stream.
+// chunk is one event of the stream. It is decoded by the exact names of its members, so that a call
+// is unambiguous.
 type chunk struct {
 	Model   string   `json:"model"`
 	Choices []choice `json:"choices"`
@@ -63,12 +60,6 @@ type chunk struct {
 		PromptTokens     int64 `json:"prompt_tokens"`
 		CompletionTokens int64 `json:"completion_tokens"`
 	} `json:"usage"`
-}
-
-// UnmarshalJSON decodes a chunk by the exact names of its members, so that a call is unambiguous.
-func (c *chunk) UnmarshalJSON(text []byte) error {
-	type plain chunk
-	return canonical.Read(text, (*plain)(c))
 }
 
 type choice struct {
