@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
 	"io/fs"
 	"mime"
 	"net/http"
@@ -18,15 +19,19 @@ type Files = fs.FS
 // indexPage is served for every path of the console: the browser renders its pages.
 const indexPage = "index.html"
 
-// pages holds the files in memory, compressed once.
+// pages holds the files in memory.
 type pages struct{ byName map[string]*file }
 
+// file has both forms of a file. The one that is not embedded is made at its first use.
 type file struct {
 	kind  string
-	plain []byte
-	// packed compresses the file on first use; nil if compression does not help.
+	plain func() []byte
+	// packed is compressed; nil for kinds of files that compression does not make smaller.
 	packed func() []byte
 }
+
+// packedSuffix ends the names of files that the build of the console compressed.
+const packedSuffix = ".gz"
 
 func readPages(files fs.FS) (*pages, error) {
 	p := &pages{byName: map[string]*file{}}
@@ -38,15 +43,8 @@ func readPages(files fs.FS) (*pages, error) {
 		if err != nil {
 			return err
 		}
-		kind := mime.TypeByExtension(path.Ext(name))
-		if own, known := kinds[path.Ext(name)]; known {
-			kind = own
-		}
-		f := &file{kind: kind, plain: text}
-		if strings.HasPrefix(kind, "text/") || strings.Contains(kind, "json") || strings.Contains(kind, "svg") || strings.Contains(kind, "wasm") {
-			f.packed = sync.OnceValue(func() []byte { return packed(text) })
-		}
-		p.byName[name] = f
+		name, isPacked := strings.CutSuffix(name, packedSuffix)
+		p.byName[name] = newFile(name, text, isPacked)
 		return nil
 	})
 	if err == nil && p.byName[indexPage] == nil {
@@ -58,12 +56,29 @@ func readPages(files fs.FS) (*pages, error) {
 	return p, nil
 }
 
+func newFile(name string, text []byte, isPacked bool) *file {
+	kind := mime.TypeByExtension(path.Ext(name))
+	if own, known := kinds[path.Ext(name)]; known {
+		kind = own
+	}
+	embedded := func() []byte { return text }
+	f := &file{kind: kind, plain: embedded}
+	switch {
+	case isPacked:
+		f.plain, f.packed = sync.OnceValue(func() []byte { return unpacked(text) }), embedded
+	case strings.HasPrefix(kind, "text/") || strings.Contains(kind, "json") || strings.Contains(kind, "svg") || strings.Contains(kind, "wasm"):
+		f.packed = sync.OnceValue(func() []byte { return packed(text) })
+	}
+	return f
+}
+
 // kinds are the content types that must not depend on the configuration of the machine.
 var kinds = map[string]string{
 	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".mjs": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
 	".svg": "image/svg+xml", ".wasm": "application/wasm", ".woff2": "font/woff2", ".json": "application/json", ".webmanifest": "application/manifest+json", ".png": "image/png", ".ico": "image/x-icon",
 }
 
+// packed returns nil for a text that compression does not make smaller.
 func packed(text []byte) []byte {
 	var b bytes.Buffer
 	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
@@ -71,10 +86,23 @@ func packed(text []byte) []byte {
 		return nil
 	}
 	_, err = w.Write(text)
-	if w.Close() != nil || err != nil {
+	if w.Close() != nil || err != nil || b.Len() >= len(text) {
 		return nil
 	}
 	return b.Bytes()
+}
+
+// unpacked returns nil for a file that is damaged.
+func unpacked(text []byte) []byte {
+	r, err := gzip.NewReader(bytes.NewReader(text))
+	if err != nil {
+		return nil
+	}
+	plain, err := io.ReadAll(r)
+	if err != nil {
+		return nil
+	}
+	return plain
 }
 
 // ServeHTTP serves a file by its name, and index.html for every path of the console.
@@ -98,13 +126,19 @@ func (p *pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if worker(name) {
 		h.Set("Content-Security-Policy", workerPolicy)
 	}
-	text := f.plain
+	var text []byte
 	if f.packed != nil {
 		h.Set("Vary", "Accept-Encoding")
-		if p := f.packed(); p != nil && len(p) < len(text) && strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
-			h.Set("Content-Encoding", "gzip")
-			text = p
+		if strings.Contains(r.Header.Get("Accept-Encoding"), "gzip") {
+			text = f.packed()
 		}
+	}
+	if text != nil {
+		h.Set("Content-Encoding", "gzip")
+	} else if text = f.plain(); text == nil {
+		h.Set("Cache-Control", "no-store")
+		http.Error(w, "this file of the console is damaged; install palyrad again", http.StatusInternalServerError)
+		return
 	}
 	h.Set("Content-Length", fmt.Sprint(len(text)))
 	if r.Method == http.MethodHead {
