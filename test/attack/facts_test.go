@@ -45,7 +45,7 @@ const (
 )
 
 func factRows() []factRow {
-	laptop := profile.All()[0].Files[0].Text
+	laptop := profile.All()[0].Files()[0].Text
 	byLinks := strings.ReplaceAll(laptop, "context.hard_links > 1", "context.hard_links > 99")
 	byPath := strings.ReplaceAll(laptop, "path_folded", "path")
 	return slices.Concat(questionRows(), reducedRows(), ownershipRows(), innerRows(), argumentRows(), disclosureRows(), elsewhereRows(), spellingRows(), joinRows(), metaRows(), revocationRows(), streamRows(), configurationRows(), strangerRows(), []factRow{

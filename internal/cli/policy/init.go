@@ -83,10 +83,10 @@ func (a *draftCommands) initPolicy(ctx context.Context, given []string, f initFl
 		return err
 	}
 	var names []string
-	for _, s := range profile.Files {
+	for _, s := range profile.Files() {
 		names = append(names, filepath.Join(dir, s.Name))
 	}
-	stands, setting := a.afterInit(ctx, g, profile.Files), ""
+	stands, setting := a.afterInit(ctx, g, profile.Files()), ""
 	if !stands.inForce && dir != read {
 		setting = policyDirConfig(dir)
 	}
@@ -220,7 +220,7 @@ func writeProfile(p profile.Profile, dir string, force bool) error {
 	if force {
 		flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC
 	}
-	for _, s := range p.Files {
+	for _, s := range p.Files() {
 		path := filepath.Join(dir, s.Name)
 		if _, err := os.Lstat(path); !force && !errors.Is(err, fs.ErrNotExist) {
 			return reason.Errorf(reason.AlreadyExists, "%s already exists; nothing was written", path).
@@ -230,7 +230,7 @@ func writeProfile(p profile.Profile, dir string, force bool) error {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return command.Usage("making the policy directory: %w", err)
 	}
-	for _, s := range p.Files {
+	for _, s := range p.Files() {
 		if err := writeNew(filepath.Join(dir, s.Name), s.Text, flags); err != nil {
 			return command.Usage("writing the policies: %w", err)
 		}

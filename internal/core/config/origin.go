@@ -105,7 +105,7 @@ func Keys() []string {
 
 // FlagName returns the flag of a key: "listen.api" is --listen-api.
 func FlagName(key string) string {
-	return strings.NewReplacer(".", "-", "_", "-").Replace(key)
+	return strings.ReplaceAll(strings.ReplaceAll(key, ".", "-"), "_", "-")
 }
 
 // Finding is one defect of the configuration.

@@ -42,7 +42,7 @@ func (b *bench) under(sources ...policy.Source) judged {
 // laptop returns the policies of the profile laptop, except the given ones.
 func laptop(t *testing.T, without ...string) policy.Source {
 	t.Helper()
-	text := profile.All()[0].Files[0].Text
+	text := profile.All()[0].Files()[0].Text
 	for _, id := range without {
 		begin := strings.Index(text, `@id("`+id+`")`)
 		if begin < 0 {

@@ -20,7 +20,7 @@ func laptop(t *testing.T) string {
 			continue
 		}
 		var text strings.Builder
-		for _, f := range p.Files {
+		for _, f := range p.Files() {
 			if strings.HasSuffix(f.Name, ".cedar") {
 				text.WriteString(f.Text)
 			}

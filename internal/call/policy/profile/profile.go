@@ -24,23 +24,23 @@ type Profile struct {
 	Name string
 	// About describes its purpose.
 	About string
-	Files []policy.Source
 }
 
 // All returns the embedded profiles.
 func All() []Profile {
 	return []Profile{
 		{"laptop", "A developer alone with an agent: reading is free, writing and the network ask, " +
-			"a few harmless programs run unattended, files that look like secrets or have other names ask.", filesOf("laptop")},
+			"a few harmless programs run unattended, files that look like secrets or have other names ask."},
 		{"ci", "A pipeline without people to ask: listed tools and programs run unattended in the " +
-			"sandbox, everything else is denied at once; files that look like secrets are not read.", filesOf("ci")},
+			"sandbox, everything else is denied at once; files that look like secrets are not read."},
 		{"locked", "A team: two people approve each call that may destroy something; no " +
-			"grants, no interpreters, only listed hosts; two read files that look like secrets.", filesOf("locked")},
+			"grants, no interpreters, only listed hosts; two read files that look like secrets."},
 	}
 }
 
-func filesOf(profile string) []policy.Source {
-	dir := "profiles/" + profile
+// Files returns the policies of the profile, and their tests.
+func (p Profile) Files() []policy.Source {
+	dir := "profiles/" + p.Name
 	entries, err := fs.ReadDir(profileFiles, dir)
 	if err != nil {
 		panic("policy: embedded profiles: " + err.Error())

@@ -109,7 +109,7 @@ func TestProfilesGuardFilesByEachPattern(t *testing.T) {
 	t.Parallel()
 	tools := builtinTools(t)
 	const one = `context.path_folded like "`
-	text := profile.All()[0].Files[0].Text
+	text := profile.All()[0].Files()[0].Text
 	patterns := strings.Count(text, one)
 	for i := range patterns {
 		var name string

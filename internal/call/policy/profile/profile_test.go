@@ -26,7 +26,7 @@ func builtinTools(t *testing.T) []tool.Descriptor {
 
 // splitProfile returns the policies and the tests of a profile.
 func splitProfile(p profile.Profile) (sources, tests []policy.Source) {
-	for _, f := range p.Files {
+	for _, f := range p.Files() {
 		if strings.HasSuffix(f.Name, ".cedar") {
 			sources = append(sources, f)
 		} else {
