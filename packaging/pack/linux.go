@@ -30,21 +30,18 @@ type linuxFormat struct {
 	name string
 	// fileName is that of the package of a version, release 1, and architecture.
 	fileName func(version, arch string) string
-	scripts  nfpm.Scripts // relative to packaging/linux
 }
 
 var linuxFormats = []linuxFormat{
 	{
 		name:     "deb",
 		fileName: func(version, arch string) string { return "palyra_" + version + "_" + arch + ".deb" },
-		scripts:  nfpm.Scripts{PreInstall: "preinst.sh", PostInstall: "postinst.sh", PreRemove: "prerm.sh", PostRemove: "postrm.sh"},
 	},
 	{
 		name: "rpm",
 		fileName: func(version, arch string) string {
 			return "palyra-" + version + "-1." + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[arch] + ".rpm"
 		},
-		scripts: nfpm.Scripts{PreInstall: "rpm-pre.sh", PostInstall: "rpm-post.sh", PreRemove: "rpm-preun.sh", PostRemove: "rpm-postun.sh"},
 	},
 }
 
@@ -54,10 +51,9 @@ func linuxPackage(o options, rel release, format linuxFormat, arch string) ([]by
 	if err != nil {
 		return nil, err
 	}
-	linux := filepath.Join(o.root, "packaging", "linux")
-	scripts := format.scripts
-	for _, name := range []*string{&scripts.PreInstall, &scripts.PostInstall, &scripts.PreRemove, &scripts.PostRemove} {
-		*name = filepath.Join(linux, *name)
+	scripts, err := maintainerScripts(o, rel, format.name+"_"+arch+".scripts")
+	if err != nil {
+		return nil, err
 	}
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name:          "palyra",
@@ -115,9 +111,11 @@ func packageContents(o options, arch string) (files.Contents, error) {
 	for _, e := range entries {
 		contents = append(contents, &files.Content{Source: e.source, Destination: "/" + e.name, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: e.mode.Perm()}})
 	}
+	// preinst has created the user when the files are unpacked.
 	contents = append(contents,
-		&files.Content{Destination: "/etc/palyra", Type: files.TypeDir, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: 0o755}},
-		&files.Content{Source: filepath.Join(o.root, "packaging/linux/palyra.toml"), Destination: "/etc/palyra/palyra.toml", Type: files.TypeConfigNoReplace, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: 0o644}},
+		&files.Content{Destination: "/etc/palyra", Type: files.TypeDir, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "palyra", Mode: 0o750}},
+		&files.Content{Source: filepath.Join(o.root, "packaging/linux/palyra.toml"), Destination: "/etc/palyra/palyra.toml", Type: files.TypeConfigNoReplace, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "palyra", Mode: 0o640}},
+		&files.Content{Destination: "/var/lib/palyra", Type: files.TypeDir, FileInfo: &files.ContentFileInfo{Owner: "palyra", Group: "palyra", Mode: 0o700}},
 	)
 	return contents, nil
 }
