@@ -68,9 +68,22 @@ func (c *Cell) start() error {
 	closeAll(c.plan.Mounts)
 	c.plan.Mounts = nil
 	if err != nil {
-		return reason.Errorf(reason.SandboxUnavailable, "starting the sandbox: %w", err)
+		return startError(err)
 	}
 	return nil
+}
+
+// startError explains the errors by which clone(2) refuses a user namespace.
+func startError(err error) *reason.Error {
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		return reason.Errorf(reason.SandboxUnavailable, "starting the sandbox: the kernel's limit of user namespaces is reached: %w", err).
+			WithRemedy("Raise user.max_user_namespaces with sysctl, as root.")
+	case errors.Is(err, unix.EPERM):
+		return reason.Errorf(reason.SandboxUnavailable, "starting the sandbox: the kernel or the container permits no user namespaces: %w", err).
+			WithRemedy("`palyrad doctor` examines the settings that forbid them. A container needs a seccomp profile that permits unshare(2) and mount(2).")
+	}
+	return reason.Errorf(reason.SandboxUnavailable, "starting the sandbox: %w", err)
 }
 
 func errNoHelper() error {
