@@ -38,7 +38,7 @@ tar --numeric-owner -C "$work/base" -xf .tools/debian-root.tar
 install -m 755 "$work/checks" "$work/base/usr/bin/systemctl"
 
 # bash is process 1 of the namespace, because it reaps processes whose parents ended.
-PACKAGES=$packages OLD=$old WORK=$work SOURCE=$PWD unshare --mount --propagation private --pid --fork --kill-child=KILL \
+TMPDIR=$work PACKAGES=$packages OLD=$old WORK=$work SOURCE=$PWD unshare --mount --propagation private --pid --fork --kill-child=KILL \
   --ipc --net --mount-proc bash -euc '
     ip link set lo up
     code=0

@@ -180,3 +180,15 @@ func eventually(t *testing.T, what func() string, condition func() bool) {
 		}
 	}
 }
+
+// lendLibraries copies the shared libraries of a program of this system into the machine.
+func (m *machine) lendLibraries(program string) {
+	m.t.Helper()
+	path := must(exec.LookPath(program))(m.t)
+	for line := range strings.Lines(run(m.t, "ldd", path).succeeds(m.t).out) {
+		if _, rest, ok := strings.Cut(line, "=> /"); ok {
+			name := "/" + strings.Fields(rest)[0]
+			run(m.t, "cp", "-L", name, m.path("/usr/lib/"+filepath.Base(name))).succeeds(m.t)
+		}
+	}
+}

@@ -16,6 +16,8 @@ func TestMain(m *testing.M) {
 		os.Exit(runInit(os.Args[1]))
 	case "systemctl":
 		os.Exit(runSystemctl(os.Args[1:]))
+	case "without-namespaces":
+		os.Exit(runWithoutNamespaces(os.Args[1:]))
 	}
 	if os.Getenv("PACKAGES") == "" {
 		fmt.Println("not run  all cases: PACKAGES is empty; run `make check-packages`")
