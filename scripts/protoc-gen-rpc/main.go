@@ -1,6 +1,6 @@
 // Command protoc-gen-rpc generates the Go clients and handlers of the API: the interfaces that
-// protoc-gen-connect-go generates with its option "simple", and unary methods that share the code
-// of internal/core/rpc. buf runs it (buf.gen.yaml).
+// protoc-gen-connect-go generates with its option "simple", over the shared code of
+// internal/core/rpc. buf runs it (buf.gen.yaml).
 package main
 
 import (
@@ -105,33 +105,25 @@ func (g writer) client(s *protogen.Service) {
 	g.P("baseURL = ", stringsPackage.Ident("TrimRight"), `(baseURL, "/")`)
 	g.P("return &", client, "{")
 	for _, m := range s.Methods {
-		start := g.clientType(m, "New") + "(httpClient, baseURL+" + procedure(m) + ", "
-		g.P(unexport(m.GoName), ": ", start, g.options(m, "ClientOption"), "),")
+		g.P(unexport(m.GoName), ": ", rpcPackage.Ident("New"+clientOf(m)), g.types(m), "(httpClient, baseURL+", procedure(m), ", ", g.options(m, "ClientOption"), "),")
 	}
 	g.P("}")
 	g.P("}")
 	g.P()
 	g.P("type ", client, " struct {")
 	for _, m := range s.Methods {
-		pointer := ""
-		if streams(m) {
-			pointer = "*"
-		}
-		g.P(unexport(m.GoName), " ", pointer, g.clientType(m, ""))
+		g.P(unexport(m.GoName), " ", rpcPackage.Ident(clientOf(m)), g.types(m))
 	}
 	g.P("}")
 	g.P()
 	for _, m := range s.Methods {
 		g.P("// ", m.GoName, " calls ", m.Desc.FullName(), ".")
 		g.P("func (c *", client, ") ", m.GoName, g.clientSignature(m, "ctx ", "req "), " {")
-		call := ".Call(ctx, req)"
-		switch {
-		case m.Desc.IsStreamingClient():
-			call = ".CallBidiStreamSimple(ctx)"
-		case m.Desc.IsStreamingServer():
-			call = ".CallServerStream(ctx, " + g.QualifiedGoIdent(connectPackage.Ident("NewRequest")) + "(req))"
+		arguments := "(ctx, req)"
+		if m.Desc.IsStreamingClient() {
+			arguments = "(ctx)"
 		}
-		g.P("return c.", unexport(m.GoName), call)
+		g.P("return c.", unexport(m.GoName), ".Call", arguments)
 		g.P("}")
 		g.P()
 	}
@@ -195,13 +187,20 @@ func (g writer) options(m *protogen.Method, kind string) string {
 	return name("WithIdempotency") + "(" + name("IdempotencyNoSideEffects") + "), " + name("With"+kind+"s") + "(opts...)"
 }
 
-// clientType returns the type of a method's client, or its constructor with the prefix "New".
-func (g writer) clientType(m *protogen.Method, prefix string) string {
-	in, out := g.QualifiedGoIdent(m.Input.GoIdent), g.QualifiedGoIdent(m.Output.GoIdent)
-	if streams(m) {
-		return g.QualifiedGoIdent(connectPackage.Ident(prefix+"Client")) + "[" + in + ", " + out + "]"
+// clientOf returns the type of a method's client.
+func clientOf(m *protogen.Method) string {
+	switch {
+	case m.Desc.IsStreamingClient():
+		return "BidiStreamClient"
+	case m.Desc.IsStreamingServer():
+		return "ServerStreamClient"
 	}
-	return g.QualifiedGoIdent(rpcPackage.Ident(prefix+"UnaryClient")) + "[*" + in + ", *" + out + "]"
+	return "UnaryClient"
+}
+
+// types returns the type arguments of a method's client.
+func (g writer) types(m *protogen.Method) string {
+	return "[*" + g.QualifiedGoIdent(m.Input.GoIdent) + ", *" + g.QualifiedGoIdent(m.Output.GoIdent) + "]"
 }
 
 func (g writer) clientSignature(m *protogen.Method, ctx, req string) string {
@@ -209,9 +208,9 @@ func (g writer) clientSignature(m *protogen.Method, ctx, req string) string {
 	ctx += g.QualifiedGoIdent(contextPackage.Ident("Context"))
 	switch {
 	case m.Desc.IsStreamingClient():
-		return "(" + ctx + ") (*" + g.QualifiedGoIdent(connectPackage.Ident("BidiStreamForClientSimple")) + "[" + in + ", " + out + "], error)"
+		return "(" + ctx + ") (*" + g.QualifiedGoIdent(rpcPackage.Ident("BidiStream")) + g.types(m) + ", error)"
 	case m.Desc.IsStreamingServer():
-		out = g.QualifiedGoIdent(connectPackage.Ident("ServerStreamForClient")) + "[" + out + "]"
+		out = g.QualifiedGoIdent(rpcPackage.Ident("ServerStream")) + "[*" + out + "]"
 	}
 	return "(" + ctx + ", " + req + "*" + in + ") (*" + out + ", error)"
 }

@@ -22,6 +22,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
+	"palyra/internal/core/rpc"
 	"palyra/internal/identity"
 	"palyra/internal/identity/ca"
 )
@@ -135,7 +136,7 @@ type otherEnd struct {
 // roundTrip is an open stream to an echo server.
 type roundTrip struct {
 	*otherEnd
-	stream *connect.BidiStreamForClientSimple[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]
+	stream *rpc.BidiStream[*palyrav1.RunStreamRequest, *palyrav1.RunStreamResponse]
 }
 
 func (b *bench) newOtherEnd() (_ *otherEnd, err error) {

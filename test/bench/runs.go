@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"connectrpc.com/connect"
-
 	palyrav1 "palyra/gen/palyra/v1"
+	"palyra/internal/core/rpc"
 )
 
 // script is a model that answers every message of the user with a call of echo, and the result of
@@ -44,7 +43,7 @@ func (b *bench) runningModel() (*gateway, *client, error) {
 
 // conversation is an interactive run over RunStream.
 type conversation struct {
-	stream *connect.BidiStreamForClientSimple[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]
+	stream *rpc.BidiStream[*palyrav1.RunStreamRequest, *palyrav1.RunStreamResponse]
 }
 
 // newConversation starts a run and waits until the model has ended its first

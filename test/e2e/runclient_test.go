@@ -19,6 +19,7 @@ import (
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/core/must"
+	"palyra/internal/core/rpc"
 	"palyra/internal/identity"
 )
 
@@ -60,7 +61,7 @@ func (c *client) api() api {
 // runStream is an open stream of a run.
 type runStream struct {
 	t      *testing.T
-	stream *connect.BidiStreamForClientSimple[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]
+	stream *rpc.BidiStream[*palyrav1.RunStreamRequest, *palyrav1.RunStreamResponse]
 	// leave breaks the connection.
 	leave context.CancelFunc
 	// events are the events received so far.

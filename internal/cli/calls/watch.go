@@ -5,7 +5,6 @@ import (
 	"context"
 	"sync"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -14,6 +13,7 @@ import (
 	"palyra/internal/cli/client"
 	"palyra/internal/cli/command"
 	"palyra/internal/cli/printer"
+	"palyra/internal/core/rpc"
 )
 
 func (a *approvalCommands) approvalsWatch() *cobra.Command {
@@ -65,7 +65,7 @@ func (a *approvalCommands) bell(ctx context.Context, on bool) (ring func(*palyra
 }
 
 func (a *approvalCommands) watchApprovals(ctx context.Context, g *client.Gateway, cursor string, ring func(*palyrav1.Approval)) error {
-	return client.Watch(ctx, a.App, approvalListing, func() (*connect.ServerStreamForClient[palyrav1.WatchApprovalsResponse], error) {
+	return client.Watch(ctx, a.App, approvalListing, func() (*rpc.ServerStream[*palyrav1.WatchApprovalsResponse], error) {
 		return g.Approvals.WatchApprovals(ctx, &palyrav1.WatchApprovalsRequest{Cursor: cursor})
 	}, func(msg *palyrav1.WatchApprovalsResponse) (printer.Record, bool) {
 		cursor = cmp.Or(msg.GetCursor(), cursor)

@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	"palyra/internal/cli/printer"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/rpc"
 )
 
 // Follow reads an endless stream and reopens it at its position when the connection is lost. open
@@ -27,7 +29,7 @@ func (a *App) Follow(ctx context.Context, open func() (received bool, err error)
 
 // Watch prints an endless stream until it is interrupted; record reports whether there is something
 // to print.
-func Watch[T any](ctx context.Context, a *App, l printer.Listing, open func() (*connect.ServerStreamForClient[T], error), record func(*T) (printer.Record, bool)) error {
+func Watch[T proto.Message](ctx context.Context, a *App, l printer.Listing, open func() (*rpc.ServerStream[T], error), record func(T) (printer.Record, bool)) error {
 	first := true
 	err := a.Follow(ctx, func() (received bool, err error) {
 		stream, err := open()

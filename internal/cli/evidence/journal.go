@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	palyrav1 "palyra/gen/palyra/v1"
@@ -20,6 +19,7 @@ import (
 	"palyra/internal/cli/printer"
 	"palyra/internal/cli/witness"
 	"palyra/internal/core/event"
+	"palyra/internal/core/rpc"
 )
 
 // app provides the commands of this family.
@@ -206,7 +206,7 @@ func (a *journalCommands) tailEvents(ctx context.Context, f eventFlags, after in
 	if err != nil {
 		return err
 	}
-	return client.Watch(ctx, a.App, eventListing, func() (*connect.ServerStreamForClient[palyrav1.TailEventsResponse], error) {
+	return client.Watch(ctx, a.App, eventListing, func() (*rpc.ServerStream[*palyrav1.TailEventsResponse], error) {
 		return g.Journal.TailEvents(ctx, &palyrav1.TailEventsRequest{Filter: filter, After: after})
 	}, func(msg *palyrav1.TailEventsResponse) (printer.Record, bool) {
 		after = msg.GetEvent().GetSeq()

@@ -6,11 +6,10 @@ import (
 	"errors"
 	"io"
 
-	"connectrpc.com/connect"
-
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
 	"palyra/internal/core/progress"
+	"palyra/internal/core/rpc"
 )
 
 // exportStream reads an export from the gateway as bytes.
@@ -47,7 +46,7 @@ func journalSize(ctx context.Context, a *client.App, g *client.Gateway) int64 {
 	return status.GetJournalSize()
 }
 
-func receiver(stream *connect.ServerStreamForClient[palyrav1.ExportJournalResponse]) func() ([]byte, error) {
+func receiver(stream *rpc.ServerStream[*palyrav1.ExportJournalResponse]) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		if stream.Receive() {
 			return stream.Msg().GetData(), nil

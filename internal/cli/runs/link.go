@@ -10,6 +10,7 @@ import (
 
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/cli/client"
+	"palyra/internal/core/rpc"
 )
 
 // runTries is the maximum number of consecutive attempts to reopen the connection to a run: more
@@ -39,7 +40,7 @@ type runLink struct {
 	closed bool
 }
 
-type runBidi = connect.BidiStreamForClientSimple[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]
+type runBidi = rpc.BidiStream[*palyrav1.RunStreamRequest, *palyrav1.RunStreamResponse]
 
 // runNews is one of: an event, a refused message, a lost connection that is retried, or the end
 // of the link.

@@ -1,9 +1,9 @@
-// Package rpc carries the unary methods of generated clients and handlers over connect.
+// Package rpc carries the methods of generated clients and handlers over connect.
 //
 // connect compiles its client and its handler again for each pair of message types. With the 130
 // methods of the API these copies, and their names in the table that Go keeps for stack traces,
-// were a fifth of palyra. All unary methods therefore use one pair of types, Message, and the
-// wire format does not change. Streams keep the types of connect: there are few.
+// were a fifth of palyra. All clients and unary handlers therefore use one type, Message, and the
+// wire format does not change. The few handlers of streams keep the types of connect.
 package rpc
 
 import (
@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Message is a request or a response of any unary method. Interceptors receive it in place of
-// the message that it contains; its reflection is that of the contained message.
+// Message is a request or a response of any method. Interceptors receive it in place of the message
+// that it contains; its reflection is that of the contained message.
 type Message struct{ proto.Message }
 
 // Reset clears the contained message. Without this method, decoding would clear each field by
@@ -39,24 +39,24 @@ func typeOf[M proto.Message]() protoreflect.MessageType {
 	return none.ProtoReflect().Type()
 }
 
-// UnaryClient calls one method. It is safe for concurrent use.
+// UnaryClient calls one unary method. It is safe for concurrent use.
 type UnaryClient[Req, Res proto.Message] struct {
 	client *connect.Client[Message, Message]
 }
 
 // NewUnaryClient returns a client of the method at a URL.
-func NewUnaryClient[Req, Res proto.Message](c connect.HTTPClient, url string, opts ...connect.ClientOption) UnaryClient[Req, Res] {
-	return UnaryClient[Req, Res]{newClient(c, url, typeOf[Res](), opts)}
+func NewUnaryClient[Req, Res proto.Message](over connect.HTTPClient, url string, opts ...connect.ClientOption) UnaryClient[Req, Res] {
+	return UnaryClient[Req, Res]{newClient(over, url, typeOf[Res](), opts)}
 }
 
-func newClient(c connect.HTTPClient, url string, response protoreflect.MessageType, opts []connect.ClientOption) *connect.Client[Message, Message] {
-	return connect.NewClient[Message, Message](c, url,
+func newClient(over connect.HTTPClient, url string, response protoreflect.MessageType, opts []connect.ClientOption) *connect.Client[Message, Message] {
+	return connect.NewClient[Message, Message](over, url,
 		connect.WithClientOptions(opts...), connect.WithResponseInitializer(initialize(response)))
 }
 
 // Call sends a request and returns the response, or an error of connect.
-func (u UnaryClient[Req, Res]) Call(ctx context.Context, req Req) (Res, error) {
-	res, err := call(ctx, u.client, req)
+func (c UnaryClient[Req, Res]) Call(ctx context.Context, req Req) (Res, error) {
+	res, err := call(ctx, c.client, req)
 	typed, _ := res.(Res)
 	return typed, err
 }

@@ -7,13 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"connectrpc.com/connect"
-
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/internal/call/record"
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/rpc"
 	"palyra/internal/core/tool"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/gateway/gatewaytest"
@@ -55,7 +54,7 @@ func stuck(p *gatewaytest.Probe) <-chan struct{} {
 }
 
 // first starts a call and returns its stream and the id of its proposal. The call continues.
-func (c *client) first(req *palyrav1.CallToolRequest) (*connect.ServerStreamForClient[palyrav1.CallToolResponse], string) {
+func (c *client) first(req *palyrav1.CallToolRequest) (*rpc.ServerStream[*palyrav1.CallToolResponse], string) {
 	t := c.w.t
 	t.Helper()
 	stream := must.Get(c.gateway().CallTool(t.Context(), req))(t)

@@ -3,16 +3,15 @@ package api_test
 import (
 	"testing"
 
-	"connectrpc.com/connect"
-
 	palyrav1 "palyra/gen/palyra/v1"
 	"palyra/gen/palyra/v1/palyrav1connect"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/rpc"
 )
 
 // asking makes a call that requires an approval, and returns its stream and the approval's id.
-func (w *world) asking(c *client) (*connect.ServerStreamForClient[palyrav1.CallToolResponse], string) {
+func (w *world) asking(c *client) (*rpc.ServerStream[*palyrav1.CallToolResponse], string) {
 	w.t.Helper()
 	stream := must.Get(c.gateway().CallTool(w.t.Context(), running()))(w.t)
 	w.t.Cleanup(func() { _ = stream.Close() })

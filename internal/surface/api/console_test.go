@@ -23,6 +23,7 @@ import (
 	"palyra/internal/core/event"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/rpc"
 	"palyra/internal/evidence/journal"
 	"palyra/internal/identity"
 	"palyra/internal/identity/login/logintest"
@@ -253,7 +254,7 @@ func TestConsoleStreamsEnd(t *testing.T) {
 			w := newWorld(t)
 			w.serveConsole()
 			p, other := w.enter(w.bob), w.enter(w.alice)
-			watch := func(p *page) *connect.ServerStreamForClient[palyrav1.WatchApprovalsResponse] {
+			watch := func(p *page) *rpc.ServerStream[*palyrav1.WatchApprovalsResponse] {
 				s := must.Get(palyrav1connect.NewApprovalsServiceClient(p.http(), w.console.Origin).WatchApprovals(t.Context(), &palyrav1.WatchApprovalsRequest{}))(t)
 				if !s.Receive() {
 					t.Fatalf("the stream did not open: %v", s.Err())
@@ -306,13 +307,13 @@ func TestConsoleSessionsOfOthers(t *testing.T) {
 }
 
 // watch opens the console stream of a page.
-func (p *page) watch(after int64) *connect.ServerStreamForClient[palyrav1.WatchConsoleResponse] {
+func (p *page) watch(after int64) *rpc.ServerStream[*palyrav1.WatchConsoleResponse] {
 	p.w.t.Helper()
 	return must.Get(palyrav1connect.NewConsoleServiceClient(p.http(), p.w.console.Origin).WatchConsole(p.w.t.Context(), &palyrav1.WatchConsoleRequest{ResumeAfter: after}))(p.w.t)
 }
 
 // until receives messages until one matches.
-func until(t *testing.T, s *connect.ServerStreamForClient[palyrav1.WatchConsoleResponse], is func(*palyrav1.WatchConsoleResponse) bool) *palyrav1.WatchConsoleResponse {
+func until(t *testing.T, s *rpc.ServerStream[*palyrav1.WatchConsoleResponse], is func(*palyrav1.WatchConsoleResponse) bool) *palyrav1.WatchConsoleResponse {
 	t.Helper()
 	last := int64(0)
 	for s.Receive() {

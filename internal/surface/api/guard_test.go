@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"connectrpc.com/grpcreflect"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/descriptorpb"
 
 	healthv1 "palyra/gen/grpc/health/v1"
@@ -22,6 +23,7 @@ import (
 	"palyra/internal/core/limit"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/rpc"
 	"palyra/internal/surface/api"
 )
 
@@ -108,12 +110,12 @@ func TestRolesAreAskedPerMethod(t *testing.T) {
 }
 
 // collect reads a stream to its end.
-func collect[T any](stream *connect.ServerStreamForClient[T], err error) ([]*T, error) {
+func collect[T proto.Message](stream *rpc.ServerStream[T], err error) ([]T, error) {
 	if err != nil {
 		return nil, err
 	}
 	defer stream.Close()
-	var list []*T
+	var list []T
 	for stream.Receive() {
 		list = append(list, stream.Msg())
 	}

@@ -15,6 +15,7 @@ import (
 	"palyra/internal/core/limit"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/rpc"
 	"palyra/internal/core/tool"
 	"palyra/internal/gateway/gatewaytest"
 	"palyra/internal/run/model"
@@ -24,7 +25,7 @@ import (
 // runClient is a client's stream of a run.
 type runClient struct {
 	t      *testing.T
-	stream *connect.BidiStreamForClientSimple[palyrav1.RunStreamRequest, palyrav1.RunStreamResponse]
+	stream *rpc.BidiStream[*palyrav1.RunStreamRequest, *palyrav1.RunStreamResponse]
 }
 
 func (c *client) runStream(first *palyrav1.RunStreamRequest, opts ...connect.ClientOption) *runClient {

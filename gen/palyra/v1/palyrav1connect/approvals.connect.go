@@ -63,7 +63,7 @@ type ApprovalsServiceClient interface {
 	// watcher can detect stale data.
 	//
 	// Example: {}
-	WatchApprovals(context.Context, *v1.WatchApprovalsRequest) (*connect.ServerStreamForClient[v1.WatchApprovalsResponse], error)
+	WatchApprovals(context.Context, *v1.WatchApprovalsRequest) (*rpc.ServerStream[*v1.WatchApprovalsResponse], error)
 	// DecideApproval casts the caller's vote. A user votes once; an approval with a stronger proof
 	// than the first (`paired`, `present`) replaces it. `shown_digest` is the `call_digest` that the
 	// person was shown; if it names another call, the vote is refused with `DIGEST_MISMATCH`. A
@@ -103,7 +103,7 @@ type ApprovalsServiceClient interface {
 	// is complete. No CSV cell can be interpreted as a formula.
 	//
 	// Example: {"format":"EXPORT_FORMAT_NDJSON","since":"2026-05-01T00:00:00Z"}
-	ExportApprovals(context.Context, *v1.ExportApprovalsRequest) (*connect.ServerStreamForClient[v1.ExportApprovalsResponse], error)
+	ExportApprovals(context.Context, *v1.ExportApprovalsRequest) (*rpc.ServerStream[*v1.ExportApprovalsResponse], error)
 	// ListGrants lists grants, newest first. With `include_ended` it also lists grants that were
 	// revoked or expired.
 	//
@@ -123,11 +123,11 @@ func NewApprovalsServiceClient(httpClient connect.HTTPClient, baseURL string, op
 	return &approvalsServiceClient{
 		listApprovals:   rpc.NewUnaryClient[*v1.ListApprovalsRequest, *v1.ListApprovalsResponse](httpClient, baseURL+ApprovalsServiceListApprovalsProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
 		getApproval:     rpc.NewUnaryClient[*v1.GetApprovalRequest, *v1.GetApprovalResponse](httpClient, baseURL+ApprovalsServiceGetApprovalProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
-		watchApprovals:  connect.NewClient[v1.WatchApprovalsRequest, v1.WatchApprovalsResponse](httpClient, baseURL+ApprovalsServiceWatchApprovalsProcedure, opts...),
+		watchApprovals:  rpc.NewServerStreamClient[*v1.WatchApprovalsRequest, *v1.WatchApprovalsResponse](httpClient, baseURL+ApprovalsServiceWatchApprovalsProcedure, opts...),
 		decideApproval:  rpc.NewUnaryClient[*v1.DecideApprovalRequest, *v1.DecideApprovalResponse](httpClient, baseURL+ApprovalsServiceDecideApprovalProcedure, opts...),
 		editApproval:    rpc.NewUnaryClient[*v1.EditApprovalRequest, *v1.EditApprovalResponse](httpClient, baseURL+ApprovalsServiceEditApprovalProcedure, opts...),
 		cancelApproval:  rpc.NewUnaryClient[*v1.CancelApprovalRequest, *v1.CancelApprovalResponse](httpClient, baseURL+ApprovalsServiceCancelApprovalProcedure, opts...),
-		exportApprovals: connect.NewClient[v1.ExportApprovalsRequest, v1.ExportApprovalsResponse](httpClient, baseURL+ApprovalsServiceExportApprovalsProcedure, opts...),
+		exportApprovals: rpc.NewServerStreamClient[*v1.ExportApprovalsRequest, *v1.ExportApprovalsResponse](httpClient, baseURL+ApprovalsServiceExportApprovalsProcedure, opts...),
 		listGrants:      rpc.NewUnaryClient[*v1.ListGrantsRequest, *v1.ListGrantsResponse](httpClient, baseURL+ApprovalsServiceListGrantsProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
 		revokeGrant:     rpc.NewUnaryClient[*v1.RevokeGrantRequest, *v1.RevokeGrantResponse](httpClient, baseURL+ApprovalsServiceRevokeGrantProcedure, opts...),
 	}
@@ -136,11 +136,11 @@ func NewApprovalsServiceClient(httpClient connect.HTTPClient, baseURL string, op
 type approvalsServiceClient struct {
 	listApprovals   rpc.UnaryClient[*v1.ListApprovalsRequest, *v1.ListApprovalsResponse]
 	getApproval     rpc.UnaryClient[*v1.GetApprovalRequest, *v1.GetApprovalResponse]
-	watchApprovals  *connect.Client[v1.WatchApprovalsRequest, v1.WatchApprovalsResponse]
+	watchApprovals  rpc.ServerStreamClient[*v1.WatchApprovalsRequest, *v1.WatchApprovalsResponse]
 	decideApproval  rpc.UnaryClient[*v1.DecideApprovalRequest, *v1.DecideApprovalResponse]
 	editApproval    rpc.UnaryClient[*v1.EditApprovalRequest, *v1.EditApprovalResponse]
 	cancelApproval  rpc.UnaryClient[*v1.CancelApprovalRequest, *v1.CancelApprovalResponse]
-	exportApprovals *connect.Client[v1.ExportApprovalsRequest, v1.ExportApprovalsResponse]
+	exportApprovals rpc.ServerStreamClient[*v1.ExportApprovalsRequest, *v1.ExportApprovalsResponse]
 	listGrants      rpc.UnaryClient[*v1.ListGrantsRequest, *v1.ListGrantsResponse]
 	revokeGrant     rpc.UnaryClient[*v1.RevokeGrantRequest, *v1.RevokeGrantResponse]
 }
@@ -156,8 +156,8 @@ func (c *approvalsServiceClient) GetApproval(ctx context.Context, req *v1.GetApp
 }
 
 // WatchApprovals calls palyra.v1.ApprovalsService.WatchApprovals.
-func (c *approvalsServiceClient) WatchApprovals(ctx context.Context, req *v1.WatchApprovalsRequest) (*connect.ServerStreamForClient[v1.WatchApprovalsResponse], error) {
-	return c.watchApprovals.CallServerStream(ctx, connect.NewRequest(req))
+func (c *approvalsServiceClient) WatchApprovals(ctx context.Context, req *v1.WatchApprovalsRequest) (*rpc.ServerStream[*v1.WatchApprovalsResponse], error) {
+	return c.watchApprovals.Call(ctx, req)
 }
 
 // DecideApproval calls palyra.v1.ApprovalsService.DecideApproval.
@@ -176,8 +176,8 @@ func (c *approvalsServiceClient) CancelApproval(ctx context.Context, req *v1.Can
 }
 
 // ExportApprovals calls palyra.v1.ApprovalsService.ExportApprovals.
-func (c *approvalsServiceClient) ExportApprovals(ctx context.Context, req *v1.ExportApprovalsRequest) (*connect.ServerStreamForClient[v1.ExportApprovalsResponse], error) {
-	return c.exportApprovals.CallServerStream(ctx, connect.NewRequest(req))
+func (c *approvalsServiceClient) ExportApprovals(ctx context.Context, req *v1.ExportApprovalsRequest) (*rpc.ServerStream[*v1.ExportApprovalsResponse], error) {
+	return c.exportApprovals.Call(ctx, req)
 }
 
 // ListGrants calls palyra.v1.ApprovalsService.ListGrants.

@@ -67,7 +67,7 @@ type ConsoleServiceClient interface {
 	// events behind receives `reset` and must list everything again.
 	//
 	// Example: {"resume_after":0}
-	WatchConsole(context.Context, *v1.WatchConsoleRequest) (*connect.ServerStreamForClient[v1.WatchConsoleResponse], error)
+	WatchConsole(context.Context, *v1.WatchConsoleRequest) (*rpc.ServerStream[*v1.WatchConsoleResponse], error)
 	// GetSettings returns the effective settings, each with the origin of its value
 	// ([configuration](configuration.md)). Secrets are not settings: they are in files and in the
 	// vault.
@@ -91,7 +91,7 @@ func NewConsoleServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 		listConsoleSessions:  rpc.NewUnaryClient[*v1.ListConsoleSessionsRequest, *v1.ListConsoleSessionsResponse](httpClient, baseURL+ConsoleServiceListConsoleSessionsProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
 		revokeConsoleSession: rpc.NewUnaryClient[*v1.RevokeConsoleSessionRequest, *v1.RevokeConsoleSessionResponse](httpClient, baseURL+ConsoleServiceRevokeConsoleSessionProcedure, opts...),
 		whoami:               rpc.NewUnaryClient[*v1.WhoamiRequest, *v1.WhoamiResponse](httpClient, baseURL+ConsoleServiceWhoamiProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
-		watchConsole:         connect.NewClient[v1.WatchConsoleRequest, v1.WatchConsoleResponse](httpClient, baseURL+ConsoleServiceWatchConsoleProcedure, opts...),
+		watchConsole:         rpc.NewServerStreamClient[*v1.WatchConsoleRequest, *v1.WatchConsoleResponse](httpClient, baseURL+ConsoleServiceWatchConsoleProcedure, opts...),
 		getSettings:          rpc.NewUnaryClient[*v1.GetSettingsRequest, *v1.GetSettingsResponse](httpClient, baseURL+ConsoleServiceGetSettingsProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
 		examine:              rpc.NewUnaryClient[*v1.ExamineRequest, *v1.ExamineResponse](httpClient, baseURL+ConsoleServiceExamineProcedure, opts...),
 	}
@@ -102,7 +102,7 @@ type consoleServiceClient struct {
 	listConsoleSessions  rpc.UnaryClient[*v1.ListConsoleSessionsRequest, *v1.ListConsoleSessionsResponse]
 	revokeConsoleSession rpc.UnaryClient[*v1.RevokeConsoleSessionRequest, *v1.RevokeConsoleSessionResponse]
 	whoami               rpc.UnaryClient[*v1.WhoamiRequest, *v1.WhoamiResponse]
-	watchConsole         *connect.Client[v1.WatchConsoleRequest, v1.WatchConsoleResponse]
+	watchConsole         rpc.ServerStreamClient[*v1.WatchConsoleRequest, *v1.WatchConsoleResponse]
 	getSettings          rpc.UnaryClient[*v1.GetSettingsRequest, *v1.GetSettingsResponse]
 	examine              rpc.UnaryClient[*v1.ExamineRequest, *v1.ExamineResponse]
 }
@@ -128,8 +128,8 @@ func (c *consoleServiceClient) Whoami(ctx context.Context, req *v1.WhoamiRequest
 }
 
 // WatchConsole calls palyra.v1.ConsoleService.WatchConsole.
-func (c *consoleServiceClient) WatchConsole(ctx context.Context, req *v1.WatchConsoleRequest) (*connect.ServerStreamForClient[v1.WatchConsoleResponse], error) {
-	return c.watchConsole.CallServerStream(ctx, connect.NewRequest(req))
+func (c *consoleServiceClient) WatchConsole(ctx context.Context, req *v1.WatchConsoleRequest) (*rpc.ServerStream[*v1.WatchConsoleResponse], error) {
+	return c.watchConsole.Call(ctx, req)
 }
 
 // GetSettings calls palyra.v1.ConsoleService.GetSettings.

@@ -59,7 +59,7 @@ type GatewayServiceClient interface {
 	//
 	// Example: {"tool":"echo","input_json":"eyJ0ZXh0IjoiaGkifQ==","session":"demo",
 	// "idempotency_key":"2026-05-01-a"}
-	CallTool(context.Context, *v1.CallToolRequest) (*connect.ServerStreamForClient[v1.CallToolResponse], error)
+	CallTool(context.Context, *v1.CallToolRequest) (*rpc.ServerStream[*v1.CallToolResponse], error)
 	// ListTools lists the tools that policy could allow the caller to call, with their input schemas.
 	// For callers with `policy.explain`, `hidden` lists the other tools, each with the next step and
 	// the reason why the caller cannot use it: policy, `allowed_tools`, a suspended definition, a
@@ -95,7 +95,7 @@ type GatewayServiceClient interface {
 	// continues.
 	//
 	// Example: {"start":{"message":"Summarize README.md.","session":"demo","budget":{"calls":20}}}
-	RunStream(context.Context) (*connect.BidiStreamForClientSimple[v1.RunStreamRequest, v1.RunStreamResponse], error)
+	RunStream(context.Context) (*rpc.BidiStream[*v1.RunStreamRequest, *v1.RunStreamResponse], error)
 	// StartRun starts a run and returns at once. The run does not depend on a client: inspect it with
 	// GetRun or WatchRun, and send it messages with SendRunMessage. With `interactive`, the run waits
 	// for a message after each answer of the model. With an `idempotency_key`, a retry returns the
@@ -121,7 +121,7 @@ type GatewayServiceClient interface {
 	// with `SHUTTING_DOWN` when the gateway stops.
 	//
 	// Example: {"run_id":"01JZ8Q4T2M0000000000000000","after":"0"}
-	WatchRun(context.Context, *v1.WatchRunRequest) (*connect.ServerStreamForClient[v1.WatchRunResponse], error)
+	WatchRun(context.Context, *v1.WatchRunRequest) (*rpc.ServerStream[*v1.WatchRunResponse], error)
 	// SendRunMessage sends a message of the user to an active run, like a `user_message` on
 	// RunStream, for clients without a stream. The model reads the message at its next turn, and the
 	// journal records its sender. Only the principal of the run and the user it acts on behalf of may
@@ -172,15 +172,15 @@ type GatewayServiceClient interface {
 func NewGatewayServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) GatewayServiceClient {
 	baseURL = strings.TrimRight(baseURL, "/")
 	return &gatewayServiceClient{
-		callTool:       connect.NewClient[v1.CallToolRequest, v1.CallToolResponse](httpClient, baseURL+GatewayServiceCallToolProcedure, opts...),
+		callTool:       rpc.NewServerStreamClient[*v1.CallToolRequest, *v1.CallToolResponse](httpClient, baseURL+GatewayServiceCallToolProcedure, opts...),
 		listTools:      rpc.NewUnaryClient[*v1.ListToolsRequest, *v1.ListToolsResponse](httpClient, baseURL+GatewayServiceListToolsProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
 		evaluateTool:   rpc.NewUnaryClient[*v1.EvaluateToolRequest, *v1.EvaluateToolResponse](httpClient, baseURL+GatewayServiceEvaluateToolProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
 		endSession:     rpc.NewUnaryClient[*v1.EndSessionRequest, *v1.EndSessionResponse](httpClient, baseURL+GatewayServiceEndSessionProcedure, opts...),
-		runStream:      connect.NewClient[v1.RunStreamRequest, v1.RunStreamResponse](httpClient, baseURL+GatewayServiceRunStreamProcedure, opts...),
+		runStream:      rpc.NewBidiStreamClient[*v1.RunStreamRequest, *v1.RunStreamResponse](httpClient, baseURL+GatewayServiceRunStreamProcedure, opts...),
 		startRun:       rpc.NewUnaryClient[*v1.StartRunRequest, *v1.StartRunResponse](httpClient, baseURL+GatewayServiceStartRunProcedure, opts...),
 		getRun:         rpc.NewUnaryClient[*v1.GetRunRequest, *v1.GetRunResponse](httpClient, baseURL+GatewayServiceGetRunProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
 		listRuns:       rpc.NewUnaryClient[*v1.ListRunsRequest, *v1.ListRunsResponse](httpClient, baseURL+GatewayServiceListRunsProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
-		watchRun:       connect.NewClient[v1.WatchRunRequest, v1.WatchRunResponse](httpClient, baseURL+GatewayServiceWatchRunProcedure, opts...),
+		watchRun:       rpc.NewServerStreamClient[*v1.WatchRunRequest, *v1.WatchRunResponse](httpClient, baseURL+GatewayServiceWatchRunProcedure, opts...),
 		sendRunMessage: rpc.NewUnaryClient[*v1.SendRunMessageRequest, *v1.SendRunMessageResponse](httpClient, baseURL+GatewayServiceSendRunMessageProcedure, opts...),
 		cancelRun:      rpc.NewUnaryClient[*v1.CancelRunRequest, *v1.CancelRunResponse](httpClient, baseURL+GatewayServiceCancelRunProcedure, opts...),
 		listCalls:      rpc.NewUnaryClient[*v1.ListCallsRequest, *v1.ListCallsResponse](httpClient, baseURL+GatewayServiceListCallsProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
@@ -190,15 +190,15 @@ func NewGatewayServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 }
 
 type gatewayServiceClient struct {
-	callTool       *connect.Client[v1.CallToolRequest, v1.CallToolResponse]
+	callTool       rpc.ServerStreamClient[*v1.CallToolRequest, *v1.CallToolResponse]
 	listTools      rpc.UnaryClient[*v1.ListToolsRequest, *v1.ListToolsResponse]
 	evaluateTool   rpc.UnaryClient[*v1.EvaluateToolRequest, *v1.EvaluateToolResponse]
 	endSession     rpc.UnaryClient[*v1.EndSessionRequest, *v1.EndSessionResponse]
-	runStream      *connect.Client[v1.RunStreamRequest, v1.RunStreamResponse]
+	runStream      rpc.BidiStreamClient[*v1.RunStreamRequest, *v1.RunStreamResponse]
 	startRun       rpc.UnaryClient[*v1.StartRunRequest, *v1.StartRunResponse]
 	getRun         rpc.UnaryClient[*v1.GetRunRequest, *v1.GetRunResponse]
 	listRuns       rpc.UnaryClient[*v1.ListRunsRequest, *v1.ListRunsResponse]
-	watchRun       *connect.Client[v1.WatchRunRequest, v1.WatchRunResponse]
+	watchRun       rpc.ServerStreamClient[*v1.WatchRunRequest, *v1.WatchRunResponse]
 	sendRunMessage rpc.UnaryClient[*v1.SendRunMessageRequest, *v1.SendRunMessageResponse]
 	cancelRun      rpc.UnaryClient[*v1.CancelRunRequest, *v1.CancelRunResponse]
 	listCalls      rpc.UnaryClient[*v1.ListCallsRequest, *v1.ListCallsResponse]
@@ -207,8 +207,8 @@ type gatewayServiceClient struct {
 }
 
 // CallTool calls palyra.v1.GatewayService.CallTool.
-func (c *gatewayServiceClient) CallTool(ctx context.Context, req *v1.CallToolRequest) (*connect.ServerStreamForClient[v1.CallToolResponse], error) {
-	return c.callTool.CallServerStream(ctx, connect.NewRequest(req))
+func (c *gatewayServiceClient) CallTool(ctx context.Context, req *v1.CallToolRequest) (*rpc.ServerStream[*v1.CallToolResponse], error) {
+	return c.callTool.Call(ctx, req)
 }
 
 // ListTools calls palyra.v1.GatewayService.ListTools.
@@ -227,8 +227,8 @@ func (c *gatewayServiceClient) EndSession(ctx context.Context, req *v1.EndSessio
 }
 
 // RunStream calls palyra.v1.GatewayService.RunStream.
-func (c *gatewayServiceClient) RunStream(ctx context.Context) (*connect.BidiStreamForClientSimple[v1.RunStreamRequest, v1.RunStreamResponse], error) {
-	return c.runStream.CallBidiStreamSimple(ctx)
+func (c *gatewayServiceClient) RunStream(ctx context.Context) (*rpc.BidiStream[*v1.RunStreamRequest, *v1.RunStreamResponse], error) {
+	return c.runStream.Call(ctx)
 }
 
 // StartRun calls palyra.v1.GatewayService.StartRun.
@@ -247,8 +247,8 @@ func (c *gatewayServiceClient) ListRuns(ctx context.Context, req *v1.ListRunsReq
 }
 
 // WatchRun calls palyra.v1.GatewayService.WatchRun.
-func (c *gatewayServiceClient) WatchRun(ctx context.Context, req *v1.WatchRunRequest) (*connect.ServerStreamForClient[v1.WatchRunResponse], error) {
-	return c.watchRun.CallServerStream(ctx, connect.NewRequest(req))
+func (c *gatewayServiceClient) WatchRun(ctx context.Context, req *v1.WatchRunRequest) (*rpc.ServerStream[*v1.WatchRunResponse], error) {
+	return c.watchRun.Call(ctx, req)
 }
 
 // SendRunMessage calls palyra.v1.GatewayService.SendRunMessage.

@@ -39,7 +39,7 @@ type JournalServiceClient interface {
 	// only new events.
 	//
 	// Example: {"after":"0"}
-	TailEvents(context.Context, *v1.TailEventsRequest) (*connect.ServerStreamForClient[v1.TailEventsResponse], error)
+	TailEvents(context.Context, *v1.TailEventsRequest) (*rpc.ServerStream[*v1.TailEventsResponse], error)
 	// GetEvent returns one event by its sequence number.
 	//
 	// Example: {"seq":"1"}
@@ -61,7 +61,7 @@ type JournalServiceClient interface {
 	// JSON document, or CSV whose last column contains the lines of the export.
 	//
 	// Example: {}
-	ExportJournal(context.Context, *v1.ExportJournalRequest) (*connect.ServerStreamForClient[v1.ExportJournalResponse], error)
+	ExportJournal(context.Context, *v1.ExportJournalRequest) (*rpc.ServerStream[*v1.ExportJournalResponse], error)
 }
 
 // NewJournalServiceClient returns a client for the service at a base URL, such as https://host:port. It
@@ -70,21 +70,21 @@ func NewJournalServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 	baseURL = strings.TrimRight(baseURL, "/")
 	return &journalServiceClient{
 		listEvents:    rpc.NewUnaryClient[*v1.ListEventsRequest, *v1.ListEventsResponse](httpClient, baseURL+JournalServiceListEventsProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
-		tailEvents:    connect.NewClient[v1.TailEventsRequest, v1.TailEventsResponse](httpClient, baseURL+JournalServiceTailEventsProcedure, opts...),
+		tailEvents:    rpc.NewServerStreamClient[*v1.TailEventsRequest, *v1.TailEventsResponse](httpClient, baseURL+JournalServiceTailEventsProcedure, opts...),
 		getEvent:      rpc.NewUnaryClient[*v1.GetEventRequest, *v1.GetEventResponse](httpClient, baseURL+JournalServiceGetEventProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
 		getCheckpoint: rpc.NewUnaryClient[*v1.GetCheckpointRequest, *v1.GetCheckpointResponse](httpClient, baseURL+JournalServiceGetCheckpointProcedure, opts...),
 		proveEvent:    rpc.NewUnaryClient[*v1.ProveEventRequest, *v1.ProveEventResponse](httpClient, baseURL+JournalServiceProveEventProcedure, connect.WithIdempotency(connect.IdempotencyNoSideEffects), connect.WithClientOptions(opts...)),
-		exportJournal: connect.NewClient[v1.ExportJournalRequest, v1.ExportJournalResponse](httpClient, baseURL+JournalServiceExportJournalProcedure, opts...),
+		exportJournal: rpc.NewServerStreamClient[*v1.ExportJournalRequest, *v1.ExportJournalResponse](httpClient, baseURL+JournalServiceExportJournalProcedure, opts...),
 	}
 }
 
 type journalServiceClient struct {
 	listEvents    rpc.UnaryClient[*v1.ListEventsRequest, *v1.ListEventsResponse]
-	tailEvents    *connect.Client[v1.TailEventsRequest, v1.TailEventsResponse]
+	tailEvents    rpc.ServerStreamClient[*v1.TailEventsRequest, *v1.TailEventsResponse]
 	getEvent      rpc.UnaryClient[*v1.GetEventRequest, *v1.GetEventResponse]
 	getCheckpoint rpc.UnaryClient[*v1.GetCheckpointRequest, *v1.GetCheckpointResponse]
 	proveEvent    rpc.UnaryClient[*v1.ProveEventRequest, *v1.ProveEventResponse]
-	exportJournal *connect.Client[v1.ExportJournalRequest, v1.ExportJournalResponse]
+	exportJournal rpc.ServerStreamClient[*v1.ExportJournalRequest, *v1.ExportJournalResponse]
 }
 
 // ListEvents calls palyra.v1.JournalService.ListEvents.
@@ -93,8 +93,8 @@ func (c *journalServiceClient) ListEvents(ctx context.Context, req *v1.ListEvent
 }
 
 // TailEvents calls palyra.v1.JournalService.TailEvents.
-func (c *journalServiceClient) TailEvents(ctx context.Context, req *v1.TailEventsRequest) (*connect.ServerStreamForClient[v1.TailEventsResponse], error) {
-	return c.tailEvents.CallServerStream(ctx, connect.NewRequest(req))
+func (c *journalServiceClient) TailEvents(ctx context.Context, req *v1.TailEventsRequest) (*rpc.ServerStream[*v1.TailEventsResponse], error) {
+	return c.tailEvents.Call(ctx, req)
 }
 
 // GetEvent calls palyra.v1.JournalService.GetEvent.
@@ -113,8 +113,8 @@ func (c *journalServiceClient) ProveEvent(ctx context.Context, req *v1.ProveEven
 }
 
 // ExportJournal calls palyra.v1.JournalService.ExportJournal.
-func (c *journalServiceClient) ExportJournal(ctx context.Context, req *v1.ExportJournalRequest) (*connect.ServerStreamForClient[v1.ExportJournalResponse], error) {
-	return c.exportJournal.CallServerStream(ctx, connect.NewRequest(req))
+func (c *journalServiceClient) ExportJournal(ctx context.Context, req *v1.ExportJournalRequest) (*rpc.ServerStream[*v1.ExportJournalResponse], error) {
+	return c.exportJournal.Call(ctx, req)
 }
 
 // JournalServiceHandler implements the palyra.v1.JournalService service.

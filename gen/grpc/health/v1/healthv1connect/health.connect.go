@@ -28,7 +28,7 @@ const (
 type HealthClient interface {
 	Check(context.Context, *v1.HealthCheckRequest) (*v1.HealthCheckResponse, error)
 	List(context.Context, *v1.HealthListRequest) (*v1.HealthListResponse, error)
-	Watch(context.Context, *v1.HealthCheckRequest) (*connect.ServerStreamForClient[v1.HealthCheckResponse], error)
+	Watch(context.Context, *v1.HealthCheckRequest) (*rpc.ServerStream[*v1.HealthCheckResponse], error)
 }
 
 // NewHealthClient returns a client for the service at a base URL, such as https://host:port. It
@@ -38,14 +38,14 @@ func NewHealthClient(httpClient connect.HTTPClient, baseURL string, opts ...conn
 	return &healthClient{
 		check: rpc.NewUnaryClient[*v1.HealthCheckRequest, *v1.HealthCheckResponse](httpClient, baseURL+HealthCheckProcedure, opts...),
 		list:  rpc.NewUnaryClient[*v1.HealthListRequest, *v1.HealthListResponse](httpClient, baseURL+HealthListProcedure, opts...),
-		watch: connect.NewClient[v1.HealthCheckRequest, v1.HealthCheckResponse](httpClient, baseURL+HealthWatchProcedure, opts...),
+		watch: rpc.NewServerStreamClient[*v1.HealthCheckRequest, *v1.HealthCheckResponse](httpClient, baseURL+HealthWatchProcedure, opts...),
 	}
 }
 
 type healthClient struct {
 	check rpc.UnaryClient[*v1.HealthCheckRequest, *v1.HealthCheckResponse]
 	list  rpc.UnaryClient[*v1.HealthListRequest, *v1.HealthListResponse]
-	watch *connect.Client[v1.HealthCheckRequest, v1.HealthCheckResponse]
+	watch rpc.ServerStreamClient[*v1.HealthCheckRequest, *v1.HealthCheckResponse]
 }
 
 // Check calls grpc.health.v1.Health.Check.
@@ -59,8 +59,8 @@ func (c *healthClient) List(ctx context.Context, req *v1.HealthListRequest) (*v1
 }
 
 // Watch calls grpc.health.v1.Health.Watch.
-func (c *healthClient) Watch(ctx context.Context, req *v1.HealthCheckRequest) (*connect.ServerStreamForClient[v1.HealthCheckResponse], error) {
-	return c.watch.CallServerStream(ctx, connect.NewRequest(req))
+func (c *healthClient) Watch(ctx context.Context, req *v1.HealthCheckRequest) (*rpc.ServerStream[*v1.HealthCheckResponse], error) {
+	return c.watch.Call(ctx, req)
 }
 
 // HealthHandler implements the grpc.health.v1.Health service.

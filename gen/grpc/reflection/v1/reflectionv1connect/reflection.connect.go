@@ -24,7 +24,7 @@ const (
 
 // ServerReflectionClient is a client for the grpc.reflection.v1.ServerReflection service.
 type ServerReflectionClient interface {
-	ServerReflectionInfo(context.Context) (*connect.BidiStreamForClientSimple[v1.ServerReflectionRequest, v1.ServerReflectionResponse], error)
+	ServerReflectionInfo(context.Context) (*rpc.BidiStream[*v1.ServerReflectionRequest, *v1.ServerReflectionResponse], error)
 }
 
 // NewServerReflectionClient returns a client for the service at a base URL, such as https://host:port. It
@@ -32,17 +32,17 @@ type ServerReflectionClient interface {
 func NewServerReflectionClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) ServerReflectionClient {
 	baseURL = strings.TrimRight(baseURL, "/")
 	return &serverReflectionClient{
-		serverReflectionInfo: connect.NewClient[v1.ServerReflectionRequest, v1.ServerReflectionResponse](httpClient, baseURL+ServerReflectionServerReflectionInfoProcedure, opts...),
+		serverReflectionInfo: rpc.NewBidiStreamClient[*v1.ServerReflectionRequest, *v1.ServerReflectionResponse](httpClient, baseURL+ServerReflectionServerReflectionInfoProcedure, opts...),
 	}
 }
 
 type serverReflectionClient struct {
-	serverReflectionInfo *connect.Client[v1.ServerReflectionRequest, v1.ServerReflectionResponse]
+	serverReflectionInfo rpc.BidiStreamClient[*v1.ServerReflectionRequest, *v1.ServerReflectionResponse]
 }
 
 // ServerReflectionInfo calls grpc.reflection.v1.ServerReflection.ServerReflectionInfo.
-func (c *serverReflectionClient) ServerReflectionInfo(ctx context.Context) (*connect.BidiStreamForClientSimple[v1.ServerReflectionRequest, v1.ServerReflectionResponse], error) {
-	return c.serverReflectionInfo.CallBidiStreamSimple(ctx)
+func (c *serverReflectionClient) ServerReflectionInfo(ctx context.Context) (*rpc.BidiStream[*v1.ServerReflectionRequest, *v1.ServerReflectionResponse], error) {
+	return c.serverReflectionInfo.Call(ctx)
 }
 
 // ServerReflectionHandler implements the grpc.reflection.v1.ServerReflection service.
