@@ -71,10 +71,11 @@ for arch in amd64 arm64; do
   rm -r "$stage/linux_$arch/share"
 done
 
-pack artifacts -url "${URL:-}"
+# install.sh has the public key.
 if [[ ! -d $keys && -z ${SIGN_WITH:-} ]]; then
   echo "signing with new keys for tests in $keys; a release takes KEYS=folder" >&2
   pack keys
 fi
+pack artifacts -url "${URL:-}"
 pack sign ${SIGN_WITH:+-sign-with "$SIGN_WITH"}
 pack verify

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -59,7 +60,7 @@ func writeArtifacts(ctx context.Context, o options) error {
 	if err := write("palyra.rb", formula); err != nil {
 		return err
 	}
-	installer, err := os.ReadFile(filepath.Join(o.root, "packaging", "install.sh"))
+	installer, err := installer(o)
 	if err != nil {
 		return err
 	}
@@ -67,6 +68,23 @@ func writeArtifacts(ctx context.Context, o options) error {
 		return err
 	}
 	return writeSums(o)
+}
+
+// installer returns install.sh with the public key of the release, so that its user gets both from
+// one place.
+func installer(o options) ([]byte, error) {
+	script, err := os.ReadFile(filepath.Join(o.root, "packaging", "install.sh"))
+	if err != nil {
+		return nil, err
+	}
+	if _, _, err := o.keys.public(); err != nil {
+		return nil, err
+	}
+	key, err := os.ReadFile(filepath.Join(o.keys.folder, ecdsaPublic))
+	if err != nil {
+		return nil, err
+	}
+	return bytes.Replace(script, []byte("'@KEY@'"), []byte("'"+string(bytes.TrimSpace(key))+"'"), 1), nil
 }
 
 // archive returns the archive of a platform: one folder with the programs, what belongs to the
