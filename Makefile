@@ -372,10 +372,10 @@ deps-worker:
 deps-browser:
 	scripts/deps.sh $(if $(PALYRA_CHROMIUM),,chromium=chromium) /usr/share/fonts/truetype/dejavu=fonts-dejavu-core
 
-# Goal 6 compares with a sandbox that needs socat and ripgrep.
+# Goal 6 compares with a sandbox that needs socat and ripgrep; goal 19 compresses.
 .PHONY: deps-bench
 deps-bench: deps-demo deps-browser
-	scripts/deps.sh socat=socat rg=ripgrep
+	scripts/deps.sh socat=socat rg=ripgrep xz=xz-utils
 
 .PHONY: deps-demo
 deps-demo:

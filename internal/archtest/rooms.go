@@ -132,6 +132,7 @@ var Rooms = slices.Concat([]Room{
 	{Dir: "scripts/plainenglish", Layer: layerMain, Only: []string{"internal/core/lazyregexp"}, Why: "it reads source and text files, and imports none of the packages"},
 	{Dir: "scripts/protoc-gen-rpc", Layer: layerMain, Only: none, Why: "it generates code from descriptors, and runs none of it"},
 	{Dir: "scripts/reference", Layer: layerMain, Why: "it describes the tables of all packages"},
+	{Dir: "scripts/weight", Layer: layerMain, Only: none, Why: "it reads linked programs"},
 	{Dir: "internal/archtest", Layer: layerMain, Only: none, Why: "it reads source files and imports none of the packages"},
 	{Dir: "test", Layer: layerMain, Why: "end-to-end, attack, fault and bench tests run the whole system"},
 }, apart(layerCLI, families, whyCommands, "internal/store"), apart(layerSurface, protocols, whyProtocol))

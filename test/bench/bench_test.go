@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +135,22 @@ func TestFlags(t *testing.T) {
 	for _, args := range [][]string{{"-rounds", "0"}, {"-events", "0"}, {"-asks", "-1"}, {"-run", "("}, {"more"}, {"-unknown"}} {
 		if _, err := parse(args, &bytes.Buffer{}); err == nil {
 			t.Errorf("%v was accepted", args)
+		}
+	}
+}
+
+// TestSizes compares the programs of `make build` with the bounds.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the bounds are those of linux/amd64")
+	}
+	dir := t.TempDir()
+	for name, most := range map[string]int64{"palyrad": maxPalyrad, "palyra": maxPalyra} {
+		must.Do(t, process.Install(dir, name))
+		if size := must.Get(os.Stat(filepath.Join(dir, name)))(t).Size(); size > most {
+			t.Errorf("%s has %d bytes, at most %d: `go run ./scripts/weight bin/palyrad bin/palyra` prints what weighs; remove it, "+
+				"or write the weight of the new dependency into RATIONALE.md and add it to the bound in test/bench/start.go", name, size, most)
 		}
 	}
 }

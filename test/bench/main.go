@@ -181,6 +181,7 @@ var benchmarks = []benchmark{
 	{"14-attestation-verify", attestationVerify},
 	{"16-egress-proxy", egressProxy},
 	{"19-start", programStart},
+	{"19-sizes", programSizes},
 	{"20-rate-limit", rateLimitCheck},
 	{"21-token", tokenCheck},
 	{"22-pairing", pairingCost},
