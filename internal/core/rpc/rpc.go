@@ -9,6 +9,7 @@ package rpc
 import (
 	"context"
 	"net/http"
+	"sync"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -40,18 +41,22 @@ func typeOf[M proto.Message]() protoreflect.MessageType {
 }
 
 // UnaryClient calls one unary method. It is safe for concurrent use.
-type UnaryClient[Req, Res proto.Message] struct {
-	client *connect.Client[Message, Message]
-}
+type UnaryClient[Req, Res proto.Message] struct{ client client }
+
+// client builds connect's client of a method at its first call. A program has clients of all
+// methods and calls few; building all of them takes longer than a call.
+type client func() *connect.Client[Message, Message]
 
 // NewUnaryClient returns a client of the method at a URL.
 func NewUnaryClient[Req, Res proto.Message](over connect.HTTPClient, url string, opts ...connect.ClientOption) UnaryClient[Req, Res] {
 	return UnaryClient[Req, Res]{newClient(over, url, typeOf[Res](), opts)}
 }
 
-func newClient(over connect.HTTPClient, url string, response protoreflect.MessageType, opts []connect.ClientOption) *connect.Client[Message, Message] {
-	return connect.NewClient[Message, Message](over, url,
-		connect.WithClientOptions(opts...), connect.WithResponseInitializer(initialize(response)))
+func newClient(over connect.HTTPClient, url string, response protoreflect.MessageType, opts []connect.ClientOption) client {
+	return sync.OnceValue(func() *connect.Client[Message, Message] {
+		return connect.NewClient[Message, Message](over, url,
+			connect.WithClientOptions(opts...), connect.WithResponseInitializer(initialize(response)))
+	})
 }
 
 // Call sends a request and returns the response, or an error of connect.
@@ -61,8 +66,8 @@ func (c UnaryClient[Req, Res]) Call(ctx context.Context, req Req) (Res, error) {
 	return typed, err
 }
 
-func call(ctx context.Context, client *connect.Client[Message, Message], req proto.Message) (proto.Message, error) {
-	res, err := client.CallUnary(ctx, connect.NewRequest(&Message{req}))
+func call(ctx context.Context, c client, req proto.Message) (proto.Message, error) {
+	res, err := c().CallUnary(ctx, connect.NewRequest(&Message{req}))
 	if err != nil {
 		return nil, err
 	}

@@ -9,9 +9,7 @@ import (
 
 // ServerStreamClient calls one method that answers a request with a stream of responses. It is safe
 // for concurrent use.
-type ServerStreamClient[Req, Res proto.Message] struct {
-	client *connect.Client[Message, Message]
-}
+type ServerStreamClient[Req, Res proto.Message] struct{ client client }
 
 // NewServerStreamClient returns a client of the method at a URL.
 func NewServerStreamClient[Req, Res proto.Message](over connect.HTTPClient, url string, opts ...connect.ClientOption) ServerStreamClient[Req, Res] {
@@ -20,7 +18,7 @@ func NewServerStreamClient[Req, Res proto.Message](over connect.HTTPClient, url 
 
 // Call sends the request.
 func (c ServerStreamClient[Req, Res]) Call(ctx context.Context, req Req) (*ServerStream[Res], error) {
-	stream, err := c.client.CallServerStream(ctx, connect.NewRequest(&Message{req}))
+	stream, err := c.client().CallServerStream(ctx, connect.NewRequest(&Message{req}))
 	if err != nil {
 		return nil, err
 	}
@@ -39,9 +37,7 @@ func (s *ServerStream[Res]) Msg() Res {
 }
 
 // BidiStreamClient calls one method in which both sides stream. It is safe for concurrent use.
-type BidiStreamClient[Req, Res proto.Message] struct {
-	client *connect.Client[Message, Message]
-}
+type BidiStreamClient[Req, Res proto.Message] struct{ client client }
 
 // NewBidiStreamClient returns a client of the method at a URL.
 func NewBidiStreamClient[Req, Res proto.Message](over connect.HTTPClient, url string, opts ...connect.ClientOption) BidiStreamClient[Req, Res] {
@@ -50,7 +46,7 @@ func NewBidiStreamClient[Req, Res proto.Message](over connect.HTTPClient, url st
 
 // Call opens the stream. It returns when the headers are sent.
 func (c BidiStreamClient[Req, Res]) Call(ctx context.Context) (*BidiStream[Req, Res], error) {
-	stream, err := c.client.CallBidiStreamSimple(ctx)
+	stream, err := c.client().CallBidiStreamSimple(ctx)
 	if err != nil {
 		return nil, err
 	}
