@@ -37,7 +37,7 @@ func main() {
 	})
 }
 
-// generate writes the file of one proto into a package beside that of its messages.
+// generate writes the file of one proto into a package below that of its messages.
 func generate(plugin *protogen.Plugin, file *protogen.File) {
 	name := string(file.GoPackageName) + "connect"
 	prefix := filepath.ToSlash(file.GeneratedFilenamePrefix)

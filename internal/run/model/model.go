@@ -2,10 +2,10 @@
 // format (anthropic, openai, or scripted, which plays a file); it runs no tools and applies no
 // policy. docs/models.md describes the configuration of models.
 //
-// The SDKs of providers are used for their wire formats only. Their clients read keys and addresses
-// from the environment, retry by themselves, use proxies, and read error bodies without a bound.
-// This package therefore provides the HTTP client and one retry loop, and assembles turns itself:
-// the SDKs' accumulators have no bound and cannot distinguish a truncated turn.
+// The SDKs of providers are not used. Their clients read keys and addresses from the environment,
+// retry by themselves, use proxies, and read error bodies without a bound. Their accumulators have
+// no bound and cannot distinguish a truncated turn. This package has one HTTP client, one retry
+// loop and one reader of event streams; the providers' packages write requests and assemble turns.
 package model
 
 import (
