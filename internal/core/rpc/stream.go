@@ -58,9 +58,12 @@ type BidiStream[Req, Res proto.Message] struct {
 	*connect.BidiStreamForClientSimple[Message, Message]
 }
 
-// Send sends a message. If the server has ended the stream, the error is io.EOF, and Receive returns
-// the server's error.
+// Send sends a message; nil sends only the headers, unless they are sent. If the server has ended
+// the stream, the error is io.EOF, and Receive returns the server's error.
 func (b *BidiStream[Req, Res]) Send(req Req) error {
+	if !req.ProtoReflect().IsValid() {
+		return b.BidiStreamForClientSimple.Send(nil)
+	}
 	return b.BidiStreamForClientSimple.Send(&Message{req})
 }
 

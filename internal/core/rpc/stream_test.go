@@ -78,6 +78,7 @@ func TestBidiStream(t *testing.T) {
 	server := serveStreams(t)
 	client := rpc.NewBidiStreamClient[*text, *text](server.Client(), server.URL+talkProcedure)
 	stream := must.Get(client.Call(t.Context()))(t)
+	must.Do(t, stream.Send(nil)) // no message, to which the server would answer
 	for _, said := range []string{"a", "", "b"} {
 		must.Do(t, stream.Send(wrapperspb.String(said)))
 		if res := must.Get(stream.Receive())(t); res.GetValue() != "echo "+said {
