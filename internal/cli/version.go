@@ -37,7 +37,7 @@ func (a *app) versionCommand() *cobra.Command {
 			return a.printVersion()
 		},
 	}
-	c.Flags().StringVar(&signature, "verify", "", "verify this release by the signature `FILE` of SHA256SUMS.programs")
+	c.Flags().StringVar(&signature, "verify", "", "verify this release by the signature of its SHA256SUMS.programs, a file that ends in .sig")
 	c.Flags().StringVar(&key, "key", "", "the public key of the release (PEM, ECDSA P-256)")
 	return c
 }
