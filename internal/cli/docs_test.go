@@ -25,7 +25,7 @@ func TestShortTexts(t *testing.T) {
 // `make` installs and the README does not name.
 func unknown(readme, makefile string, root *cobra.Command) []string {
 	var wrong []string
-	for _, line := range regexp.MustCompile(`(?m)^bin/palyra (.*)$`).FindAllStringSubmatch(readme, -1) {
+	for _, line := range regexp.MustCompile(`(?m)^palyra (.*)$`).FindAllStringSubmatch(readme, -1) {
 		typed, _, _ := strings.Cut(line[1], " #")
 		cmd, rest, err := root.Find(strings.Fields(typed))
 		if err != nil || cmd == root || !cmd.Runnable() || cmd.ParseFlags(rest) != nil {
@@ -62,7 +62,7 @@ func TestReadmeCommandsExist(t *testing.T) {
 		t.Errorf("README.md and what is there differ in %q", wrong)
 	}
 	// Control: each kind of error is found.
-	bad := "bin/palyra stauts\nbin/palyra status --nothing\nbin/palyra status # fine\nmake nothing\n"
+	bad := "palyra stauts\npalyra status --nothing\npalyra status # fine\nmake nothing\n"
 	if wrong := unknown(bad, "\ndeps-demo:\n\tscripts/deps.sh x=thing\n", root); len(wrong) != 4 {
 		t.Errorf("the mistakes found are %q", wrong)
 	}

@@ -44,7 +44,7 @@ func newFirstUser(t *testing.T) *firstUser {
 		must.Do(t, os.Chmod(filepath.Join(n.dir, "src/bin", name), 0o755))
 	}
 	n.write("src/README.md", string(must.Get(os.ReadFile(repository+"/README.md"))(t)))
-	n.write("src/.gitignore", "/bin/\n/journal.ndjson\n/palyrad.log\n")
+	n.write("src/.gitignore", "/bin/\n/journal.ndjson\n")
 	n.write("src/node/package.json", `{"name": "small", "version": "1.0.0", "scripts": {"test": "node --test"}}`)
 	n.write("src/node/small.test.js", `require("node:test")("small", () => {});`)
 	n.write("src/go/go.mod", "module small\n\ngo 1.21\n")
@@ -67,7 +67,7 @@ func (n *firstUser) write(name, text string) {
 // command returns a command that runs as the newcomer, without the test's own environment.
 func (n *firstUser) command(ctx context.Context, argv ...string) *exec.Cmd {
 	settings := []string{
-		"HOME=" + n.dir + "/home", "PATH=/usr/bin:/bin", "LANG=C.UTF-8", "TERM=screen", "TMPDIR=/tmp",
+		"HOME=" + n.dir + "/home", "PATH=" + n.dir + "/src/bin:/usr/bin:/bin", "LANG=C.UTF-8", "TERM=screen", "TMPDIR=/tmp",
 		// Other gateways run on the same machine, which may be busy. Go recompiles its library below
 		// the home of the sandbox.
 		"PALYRA_LISTEN_API=127.0.0.1:0", "PALYRA_LISTEN_METRICS=127.0.0.1:0", "PALYRA_LISTEN_CONSOLE=127.0.0.1:0",
@@ -148,9 +148,9 @@ func (n *firstUser) answered(line string) (screen string) {
 	end := n.begin(n.one, line)
 	n.run(n.two, `until tmux capture-pane -p -t `+n.one+` | grep -q "^answer>"; do sleep 0.1; done`)
 	screen = n.tmux("capture-pane", "-p", "-t", n.one)
-	n.run(n.two, `id=$(bin/palyra approvals list --state pending -o name)`)
-	n.run(n.two, `digest=$(bin/palyra approvals show $id -o json | sed -n 's/.*"call_digest": "\(.*\)".*/\1/p')`)
-	n.run(n.two, `bin/palyra approvals decide $id --allow once --digest $digest`)
+	n.run(n.two, `id=$(palyra approvals list --state pending -o name)`)
+	n.run(n.two, `digest=$(palyra approvals show $id -o json | sed -n 's/.*"call_digest": "\(.*\)".*/\1/p')`)
+	n.run(n.two, `palyra approvals decide $id --allow once --digest $digest`)
 	if code := end(); code != 0 {
 		n.t.Fatalf("%q exits %d\n%s", line, code, n.screens())
 	}
@@ -159,7 +159,7 @@ func (n *firstUser) answered(line string) (screen string) {
 
 // screens returns the content of both windows, and palyrad's log.
 func (n *firstUser) screens() string {
-	log, err := os.ReadFile(filepath.Join(n.dir, "src/palyrad.log"))
+	log, err := os.ReadFile(filepath.Join(n.dir, "home/.local/state/palyra-cli/run/palyrad.log"))
 	if err != nil {
 		log = []byte(err.Error())
 	}
@@ -170,9 +170,7 @@ func (n *firstUser) screens() string {
 // the terminal does not end it.
 func (n *firstUser) leave() {
 	ctx := context.Background()
-	if pid, err := os.ReadFile(filepath.Join(n.dir, "codes/palyrad")); err == nil {
-		_ = n.command(ctx, "kill", strings.TrimSpace(string(pid))).Run()
-	}
+	_ = n.command(ctx, "bin/palyra", "down").Run()
 	_ = n.command(ctx, "tmux", "-S", filepath.Join(n.dir, "socket"), "kill-server").Run()
 	must.Check(n.t, os.RemoveAll(n.dir))
 }
@@ -202,21 +200,13 @@ func TestFirstHour(t *testing.T) {
 	asked, verified := false, false
 	for _, line := range quickStart(t) {
 		switch {
-		case line == "make build": // the test has already built both programs
-		case strings.HasPrefix(line, "bin/palyrad "):
-			n.run(n.one, line)
-			n.run(n.one, `echo "$!" > ../codes/palyrad`)
-			n.run(n.two, `until bin/palyra status > /dev/null 2>&1; do sleep 0.1; done`)
-		case strings.HasPrefix(line, "bin/palyra call process.run "):
+		case strings.HasPrefix(line, "palyra call process.run "):
 			asked = true
 			screen := n.answered(line)
-			if !strings.Contains(screen, "\ngit status in here\nanswer>") {
+			if !strings.Contains(screen, "\ngit status in src\nanswer>") {
 				t.Errorf("in a terminal of 80x24 the question is\n%s", screen)
 			}
 			n.projects()
-		case strings.HasPrefix(line, "kill "):
-			n.run(n.one, line)
-			n.run(n.one, "wait")
 		default:
 			n.run(n.one, line)
 			verified = verified || strings.Contains(line, "journal verify")
@@ -226,7 +216,7 @@ func TestFirstHour(t *testing.T) {
 		t.Errorf("README has nobody answer a question (%v) or verify an export (%v)", asked, verified)
 	}
 	// Control: verification of the export detects a changed byte.
-	if code := n.begin(n.one, `sed -i '0,/allow/s//allov/' journal.ndjson; bin/palyra journal verify journal.ndjson`)(); code != 8 {
+	if code := n.begin(n.one, `sed -i '0,/allow/s//allov/' journal.ndjson; palyra journal verify journal.ndjson`)(); code != 8 {
 		t.Errorf("a changed export verifies with exit code %d\n%s", code, n.screens())
 	}
 }
@@ -234,7 +224,7 @@ func TestFirstHour(t *testing.T) {
 // projects runs the tests of each project.
 func (n *firstUser) projects() {
 	n.t.Helper()
-	n.answered("bin/palyra call process.run workspace=here cwd=node argv=npm argv=test")
-	n.answered("bin/palyra call process.run workspace=here cwd=py argv=python3 argv=-m argv=unittest")
-	n.answered("bin/palyra call process.run workspace=here cwd=go argv=go argv=test argv=./...")
+	n.answered("palyra call process.run workspace=src cwd=node argv=npm argv=test")
+	n.answered("palyra call process.run workspace=src cwd=py argv=python3 argv=-m argv=unittest")
+	n.answered("palyra call process.run workspace=src cwd=go argv=go argv=test argv=./...")
 }

@@ -444,7 +444,7 @@ func (a *upCommands) installHooks(ctx context.Context, s *setup) error {
 		p.Field("prove", "palyra hook status")
 		p.Field("undo", "palyra down")
 		p.Field("until then", "an agent that runs as your user can answer its own asks until presence is set up: `palyra key presence --passphrase`")
-		p.Field("stronger", "palyrad under a uid of its own, which no program of yours can reach: `sudo make install` and `sudo systemctl enable --now palyrad` (docs/operations.md)")
+		p.Field("stronger", "palyrad under a uid of its own, which no program of yours can reach: `sudo systemctl enable --now palyrad` (docs/operations.md)")
 		if !s.foreign() && s.palyrad.Manager == service.Detached {
 			p.Field("after a boot", "palyrad does not start by itself: run `palyra up` again. Until it runs, the agents run no tool")
 		}
