@@ -43,6 +43,9 @@ type Module struct {
 	Licence string
 	// Texts are the licence and notice files that apply to the linked packages.
 	Texts []Text
+	// Crates are the Rust crates, such as "regex-1.9.1", that static libraries of the module contain.
+	// A library names a crate in its panic messages; a crate without one is not found.
+	Crates []string
 	// In lists the programs, in the order of the platforms.
 	In []Program
 }
@@ -104,6 +107,9 @@ func modules(ctx context.Context, root string, products []product, platforms []P
 		if g.Texts, g.Licence, err = licence(g.Path, g.dir, g.packages); err != nil {
 			return nil, err
 		}
+		if g.Crates, err = crates(g.libraries); err != nil {
+			return nil, fmt.Errorf("finding the crates in %s: %w", g.Path, err)
+		}
 		modules = append(modules, g.Module)
 	}
 	slices.SortFunc(modules, func(a, b Module) int { return strings.Compare(a.Path, b.Path) })
@@ -116,13 +122,16 @@ type gathered struct {
 	dir string
 	// packages are the directories of the linked packages.
 	packages map[string]bool
+	// libraries are the directories of static libraries.
+	libraries map[string]bool
 }
 
 // listed is a package in the output of `go list -json`.
 type listed struct {
-	Dir      string
-	Standard bool
-	Module   *listedModule
+	Dir        string
+	Standard   bool
+	Module     *listedModule
+	CgoLDFLAGS []string
 }
 
 type listedModule struct {
@@ -138,7 +147,7 @@ func list(ctx context.Context, root string, product product, platform Platform) 
 		cgo = "1"
 	}
 	env := append(os.Environ(), "GOOS="+platform.OS, "GOARCH="+platform.Arch, "CGO_ENABLED="+cgo, "GOWORK=off")
-	out, err := goCommand(ctx, root, env, "list", "-deps", "-json=Dir,Standard,Module", "-tags", product.tags, "./cmd/"+product.name)
+	out, err := goCommand(ctx, root, env, "list", "-deps", "-json=Dir,Standard,Module,CgoLDFLAGS", "-tags", product.tags, "./cmd/"+product.name)
 	if err != nil {
 		return nil, fmt.Errorf("listing the packages of %s for %s/%s: %w", product.name, platform.OS, platform.Arch, err)
 	}
@@ -169,7 +178,7 @@ func add(found map[string]*gathered, p listed, program Program) error {
 	}
 	g := found[m.Path]
 	if g == nil {
-		g = &gathered{Module: Module{Path: m.Path, Version: m.Version, Sum: m.Sum}, dir: m.Dir, packages: map[string]bool{}}
+		g = &gathered{Module: Module{Path: m.Path, Version: m.Version, Sum: m.Sum}, dir: m.Dir, packages: map[string]bool{}, libraries: map[string]bool{}}
 		found[m.Path] = g
 	}
 	if !slices.Contains(g.In, program) {
@@ -177,6 +186,11 @@ func add(found map[string]*gathered, p listed, program Program) error {
 	}
 	if p.Dir != "" && !p.Standard {
 		g.packages[p.Dir] = true
+		for _, flag := range p.CgoLDFLAGS {
+			if directory, ok := strings.CutPrefix(flag, "-L"); ok {
+				g.libraries[directory] = true
+			}
+		}
 	}
 	return nil
 }

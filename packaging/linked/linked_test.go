@@ -163,3 +163,18 @@ func TestListErrors(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 }
+
+func TestCrates(t *testing.T) {
+	t.Parallel()
+	one, two := t.TempDir(), t.TempDir()
+	const registry = "\x00/root/.cargo/registry/src/index.crates.io-1949/"
+	write(t, one, map[string]string{
+		"lib.a":  registry + "regex-1.9.1/src/lib.rs" + registry + "winnow-0.7.13/src/a.rs\x00" + registry + "regex-1.9.1/src/b.rs\x00/rustc/abc/library/std/src/io.rs",
+		"lib.so": registry + "other-1.0.0/src/lib.rs",
+	})
+	write(t, two, map[string]string{"lib.a": registry + "a_b-2.0.0-rc.1+x/src/lib.rs"})
+	got, err := crates(map[string]bool{one: true, two: true, filepath.Join(two, "missing"): true})
+	if err != nil || !slices.Equal(got, []string{"a_b-2.0.0-rc.1+x", "regex-1.9.1", "winnow-0.7.13"}) {
+		t.Errorf("the crates are %q (%v)", got, err)
+	}
+}

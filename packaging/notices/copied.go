@@ -22,7 +22,7 @@ func copied(root string) ([]component, error) {
 	comment, _, _ := strings.Cut(string(proto), "\n\n")
 	everywhere := []string{"palyra", "palyrad"}
 	return []component{
-		{"gRPC health and reflection services (proto/grpc)", "Apache-2.0", everywhere, []linked.Text{{Name: "health.proto", Licence: "Apache-2.0", Body: comment}}},
-		{"Unicode confusables 13.0.0 (internal/core/text/confusables.txt)", "Unicode-DFS-2016", everywhere, []linked.Text{{Name: "unicode.txt", Licence: "Unicode-DFS-2016", Body: unicode}}},
+		{"gRPC health and reflection services (proto/grpc)", "Apache-2.0", everywhere, []linked.Text{{Name: "health.proto", Licence: "Apache-2.0", Body: comment}}, nil},
+		{"Unicode confusables 13.0.0 (internal/core/text/confusables.txt)", "Unicode-DFS-2016", everywhere, []linked.Text{{Name: "unicode.txt", Licence: "Unicode-DFS-2016", Body: unicode}}, nil},
 	}, nil
 }

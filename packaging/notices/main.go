@@ -59,6 +59,8 @@ type component struct {
 	// in names the programs without their platforms.
 	in    []string
 	texts []linked.Text
+	// crates are the Rust crates in a static library of the component.
+	crates []string
 }
 
 // gather returns the components of a release.
@@ -76,10 +78,10 @@ func gather(ctx context.Context, root string) ([]component, error) {
 		return nil, err
 	}
 	for _, m := range modules {
-		components = append(components, component{moduleName(m), m.Licence, programs(m.In), m.Texts})
+		components = append(components, component{moduleName(m), m.Licence, programs(m.In), m.Texts, m.Crates})
 	}
 	for _, p := range packages {
-		components = append(components, component{"npm " + p.Name + " " + p.Version, p.Licence, []string{"palyrad"}, p.Texts})
+		components = append(components, component{"npm " + p.Name + " " + p.Version, p.Licence, []string{"palyrad"}, p.Texts, nil})
 	}
 	return components, nil
 }

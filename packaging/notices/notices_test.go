@@ -35,10 +35,11 @@ func TestAllow(t *testing.T) {
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	text := write([]component{
-		{"b v1", "MIT", []string{"palyrad"}, []linked.Text{{Body: "the text  \r\n\n"}, {Body: "a notice\n"}}},
-		{"a v1", "MIT", []string{"palyra", "palyrad"}, []linked.Text{{Body: "\nthe text\n"}, {Body: " \n"}}},
+		{"b v1", "MIT", []string{"palyrad"}, []linked.Text{{Body: "the text  \r\n\n"}, {Body: "a notice\n"}}, []string{"c-1.0.0"}},
+		{"a v1", "MIT", []string{"palyra", "palyrad"}, []linked.Text{{Body: "\nthe text\n"}, {Body: " \n"}}, nil},
 	})
-	want := heading + "a v1\n    MIT; in palyra, palyrad\nb v1\n    MIT; in palyrad\n\n" +
+	want := heading + "a v1\n    MIT; in palyra, palyrad\nb v1\n    MIT; in palyrad\n" +
+		"    Its static library contains these Rust crates, without their licence files;\n    https://crates.io/crates/NAME has them:\n      c-1.0.0\n\n" +
 		rule + "a v1\nb v1\n" + rule + "\nthe text\n\n" + rule + "b v1\n" + rule + "\na notice\n"
 	if text != want {
 		t.Errorf("the notices are\n%s\nwant\n%s", text, want)

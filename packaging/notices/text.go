@@ -23,6 +23,12 @@ func write(components []component) string {
 	b.WriteString(heading)
 	for _, c := range components {
 		b.WriteString(c.name + "\n    " + c.licence + "; in " + strings.Join(c.in, ", ") + "\n")
+		if len(c.crates) > 0 {
+			b.WriteString("    Its static library contains these Rust crates, without their licence files;\n    https://crates.io/crates/NAME has them:\n")
+		}
+		for _, crate := range c.crates {
+			b.WriteString("      " + crate + "\n")
+		}
 	}
 	for _, n := range group(components) {
 		b.WriteString("\n" + rule + strings.Join(n.components, "\n") + "\n" + rule + "\n" + n.body + "\n")
