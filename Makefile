@@ -185,6 +185,12 @@ test-programs: build
 test-web: deps-web ## Run the console's own tests (SPEC=src/text for some)
 	$(NODE) npm --prefix web run --silent test -- $(SPEC)
 
+# OLD is a folder with the packages of an earlier version to upgrade from.
+OLD       ?=
+.PHONY: check-packages
+check-packages: ## Install, run, upgrade and remove the packages in bin/packages in systems of their own; needs root (OLD=folder with an earlier version, RUN=regexp)
+	RUN='$(RUN)' GO='$(GO)' scripts/check-packages.sh bin/packages $(OLD)
+
 # The module of the packaging tools is not part of ./...; its package checks tries built packages.
 .PHONY: test-packaging
 test-packaging: ## Run the tests of the packaging tools

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs the checks of packaging/checks on the packages in a folder: check-packages.sh DIR [OLD].
-# DIR is as `make packages` leaves it; OLD has the packages of an earlier version.
+# DIR is as `make packages` leaves it, which also leaves the stage in bin/stage. OLD has the packages
+# of an earlier version; without it, the programs in the stage are packed as an earlier version.
 #
 # The checks run as root in namespaces of their own, without a network: what they mount and start
 # ends with them. They change nothing outside of a temporary directory.
@@ -35,12 +36,20 @@ scripts/debian-root.sh .tools/debian-root.tar
 mkdir "$work/base"
 tar --numeric-owner -C "$work/base" -xf .tools/debian-root.tar
 (cd packaging && CGO_ENABLED=0 "${GO:-go}" test -c -o "$work/checks" ./checks)
+if [[ -z $old ]]; then
+  old=$work/old
+  # A version without a tag is lower than one with a tag, and than one of a later time.
+  (cd packaging && CGO_ENABLED=0 "${GO:-go}" run ./pack linux -root .. -stage ../bin/stage -out "$old" \
+    -commit 0000000000000000000000000000000000000000 -date 2000-01-01T00:00:00Z)
+fi
 install -m 755 "$work/checks" "$work/base/usr/bin/systemctl"
 
 # bash is process 1 of the namespace, because it reaps processes whose parents ended.
 TMPDIR=$work PACKAGES=$packages OLD=$old WORK=$work SOURCE=$PWD unshare --mount --propagation private --pid --fork --kill-child=KILL \
   --ipc --net --mount-proc bash -euc '
     ip link set lo up
+    # crun refuses to run where hierarchies of both versions are mounted.
+    mount -t cgroup2 cgroup2 /sys/fs/cgroup
     code=0
     "$WORK/checks" -test.timeout 20m -test.run "${RUN:-.}" || code=$?
     exit "$code"

@@ -64,6 +64,7 @@ $installed = {}
 class Formula
   def self.method_missing(name, *, &block) = (instance_eval(&block) if block && %i[on_macos on_linux on_arm on_intel].include?(name))
   def self.respond_to_missing?(*) = true
+  def self.test = nil
   %i[bin man1 man8 bash_completion zsh_completion fish_completion doc].each do |name|
     define_method(name) { Struct.new(:name) { def install(files) = ($installed[name] = files) }.new(name) }
   end

@@ -3,6 +3,12 @@
 package checks
 
 import (
+	"crypto/ecdsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -40,7 +46,7 @@ func TestSignatures(t *testing.T) {
 			for _, list := range []string{"SHA256SUMS", "SHA256SUMS.programs"} {
 				dir := copyOf(t)
 				verify := func() result {
-					return run(t, append([]string{"env", "HOME=" + dir, "-C", dir}, append(command, list)...)...)
+					return run(t, append([]string{"env", "-C", dir, "HOME=" + dir}, append(command, list)...)...)
 				}
 				verify().succeeds(t)
 				own := func(name string) string {
@@ -86,9 +92,36 @@ func TestDigests(t *testing.T) {
 			do(t, os.Remove(filepath.Join(dir, name)))
 		}
 		for _, entry := range must(os.ReadDir(packageDir))(t) {
-			if name := entry.Name(); !listed[name] && !strings.HasPrefix(name, "SHA256SUMS") && !strings.HasSuffix(name, ".pub") {
+			name := entry.Name()
+			signed := strings.HasPrefix(name, "SHA256SUMS") || strings.HasSuffix(name, ".intoto.jsonl")
+			if !listed[name] && !signed && !strings.HasSuffix(name, ".pub") {
 				t.Errorf("SHA256SUMS does not list %s", name)
 			}
+		}
+	})
+	check(t, "provenance: signed by the key for the artifacts in the list; a changed one is refused", func(t *testing.T) {
+		text := must(os.ReadFile(artifact(t, packageDir, "palyra_*.intoto.jsonl")))(t)
+		sums := string(must(os.ReadFile(filepath.Join(packageDir, "SHA256SUMS")))(t))
+		var e envelope
+		do(t, json.Unmarshal(text, &e))
+		var statement struct {
+			Subject []struct {
+				Name   string
+				Digest map[string]string
+			}
+		}
+		do(t, json.Unmarshal(e.Payload, &statement))
+		for _, s := range statement.Subject {
+			if line := s.Digest["sha256"] + "  " + s.Name + "\n"; !strings.HasPrefix(s.Name, "SHA256SUMS") && !strings.Contains(sums, line) {
+				t.Errorf("the list lacks the subject %s", line)
+			}
+		}
+		if !e.verifies(t) || len(statement.Subject) == 0 {
+			t.Fatalf("the provenance of %d subjects is not signed by the key", len(statement.Subject))
+		}
+		e.Payload[len(e.Payload)/2] ^= 1
+		if e.verifies(t) {
+			t.Fatal("a changed provenance verifies")
 		}
 	})
 	check(t, "digests: the list of programs has those of the deb", func(t *testing.T) {
@@ -123,6 +156,27 @@ func TestDigests(t *testing.T) {
 		do(t, os.Remove(m.path("/tmp/SHA256SUMS.programs.sig")))
 		m.run(verify...).refuses(t, "SHA256SUMS.programs.sig")
 	})
+}
+
+// envelope is a DSSE envelope.
+type envelope struct {
+	PayloadType string
+	Payload     []byte
+	Signatures  []struct{ Sig []byte }
+}
+
+// verifies reports whether the public key of the packages made each signature.
+func (e envelope) verifies(t *testing.T) bool {
+	t.Helper()
+	block, _ := pem.Decode(must(os.ReadFile(filepath.Join(packageDir, "palyra.pub")))(t))
+	key := must(x509.ParsePKIXPublicKey(block.Bytes))(t).(*ecdsa.PublicKey)
+	digest := sha256.Sum256(fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(e.PayloadType), e.PayloadType, len(e.Payload), e.Payload))
+	for _, s := range e.Signatures {
+		if !ecdsa.VerifyASN1(key, digest[:], s.Sig) {
+			return false
+		}
+	}
+	return len(e.Signatures) > 0
 }
 
 func TestForeignWorker(t *testing.T) {

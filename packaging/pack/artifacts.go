@@ -44,7 +44,7 @@ func writeArtifacts(ctx context.Context, o options) error {
 	}
 	for _, arch := range linuxArches {
 		for _, format := range linuxFormats {
-			artifact(format.fileName(rel.version, arch), func() ([]byte, error) { return linuxPackage(o, rel, format, arch) })
+			artifact(format.fileName(rel.version, arch), func() ([]byte, error) { return linuxPackage(o, rel, format, arch, "xz") })
 		}
 	}
 	for _, p := range platforms {

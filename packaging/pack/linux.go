@@ -46,7 +46,7 @@ var linuxFormats = []linuxFormat{
 }
 
 // linuxPackage returns the bytes of a package of the tree that scripts/install.sh made.
-func linuxPackage(o options, rel release, format linuxFormat, arch string) ([]byte, error) {
+func linuxPackage(o options, rel release, format linuxFormat, arch, compression string) ([]byte, error) {
 	contents, err := packageContents(o, arch)
 	if err != nil {
 		return nil, err
@@ -73,8 +73,8 @@ func linuxPackage(o options, rel release, format linuxFormat, arch string) ([]by
 			Scripts:  scripts,
 			// Without bubblewrap palyrad starts, and programs do not run in the full sandbox: doctor says so.
 			Recommends: []string{"bubblewrap"},
-			Deb:        nfpm.Deb{Compression: "xz"},
-			RPM:        nfpm.RPM{Compression: "xz", Summary: summary, BuildHost: "localhost", Packager: maintainer},
+			Deb:        nfpm.Deb{Compression: compression},
+			RPM:        nfpm.RPM{Compression: compression, Summary: summary, BuildHost: "localhost", Packager: maintainer},
 		},
 	})
 	if format.name == "deb" {

@@ -23,6 +23,7 @@ const usage = `usage: pack COMMAND [flags]
   artifacts  write packages, archives, images, formula, installer and the lists of digests
   keys       make a pair of throw-away keys for tests
   sign       sign the lists of digests and the provenance
+  linux      write the deb and the rpm of this architecture alone, for the checks
   verify     verify a folder of artifacts with its public keys
   list       print name, size and digest of each artifact
   debian     write the pinned list of Debian packages of the image with sandbox
@@ -70,6 +71,7 @@ var commands = map[string]func(context.Context, options) error{
 	"sbom":       writeSBOM,
 	"check-sbom": checkSBOM,
 	"artifacts":  writeArtifacts,
+	"linux":      writeLinuxPackages,
 	"keys":       makeKeys,
 	"sign":       sign,
 	"verify":     verify,
