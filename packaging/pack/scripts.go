@@ -16,7 +16,7 @@ import (
 // them into a folder of the stage.
 func maintainerScripts(o options, rel release, folder string) (nfpm.Scripts, error) {
 	folder = filepath.Join(o.stage, folder)
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := makeFolder(folder); err != nil {
 		return nfpm.Scripts{}, err
 	}
 	schema, err := storeSchema(o.root)
