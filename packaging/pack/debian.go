@@ -46,7 +46,7 @@ func readLock(o options) ([]debianPackage, error) {
 		}
 		f := strings.Fields(line)
 		if len(f) != 5 || len(f[3]) != sha256.Size*2 {
-			return nil, fmt.Errorf("%s: %q has not the five fields architecture, name, version, SHA-256 and path", lockName, line)
+			return nil, fmt.Errorf("%s: %q does not have the fields architecture, name, version, SHA-256 and path", lockName, line)
 		}
 		packages = append(packages, debianPackage{f[0], f[1], f[2], f[3], f[4]})
 	}
@@ -84,8 +84,8 @@ func debianSystem(ctx context.Context, o options, arch string) ([]entry, error) 
 	return entries, nil
 }
 
-// fetchPackage returns the bytes of a package with the pinned digest, from the cache beside the
-// stage or from the mirror.
+// fetchPackage returns the bytes of a package with the pinned digest, from .tools/debian or
+// from the mirror.
 func fetchPackage(ctx context.Context, o options, p debianPackage) ([]byte, error) {
 	name := filepath.Join(o.root, ".tools", "debian", p.digest+".deb")
 	data, err := os.ReadFile(name)

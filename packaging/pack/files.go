@@ -62,7 +62,7 @@ func tree(folder, prefix string) ([]entry, error) {
 			return err
 		}
 		if !d.Type().IsRegular() {
-			return fmt.Errorf("%s is no regular file", name)
+			return fmt.Errorf("%s is not a regular file", name)
 		}
 		info, err := d.Info()
 		if err != nil {

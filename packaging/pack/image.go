@@ -139,7 +139,7 @@ func (r release) imageTag() string {
 	return string(tag)
 }
 
-// imageBase returns what palyrad needs beside the programs: users, certificates of public
+// imageBase returns what palyrad needs in addition to the programs: users, certificates of public
 // authorities, its configuration and state directory.
 func imageBase(o options) ([]entry, error) {
 	config, err := os.ReadFile(filepath.Join(o.root, "packaging/linux/image.toml"))

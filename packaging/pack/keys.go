@@ -101,7 +101,7 @@ func (k keyOptions) public() (*ecdsa.PublicKey, minisign.PublicKey, error) {
 	}
 	block, rest := pem.Decode(data)
 	if block == nil || block.Type != "PUBLIC KEY" || len(bytes.TrimSpace(rest)) > 0 {
-		return nil, minisign.PublicKey{}, fmt.Errorf("%s is no single PEM block PUBLIC KEY", name)
+		return nil, minisign.PublicKey{}, fmt.Errorf("%s is not a single PEM block PUBLIC KEY", name)
 	}
 	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if err != nil {
@@ -109,7 +109,7 @@ func (k keyOptions) public() (*ecdsa.PublicKey, minisign.PublicKey, error) {
 	}
 	key, ok := parsed.(*ecdsa.PublicKey)
 	if !ok || key.Curve != elliptic.P256() {
-		return nil, minisign.PublicKey{}, fmt.Errorf("%s is no ECDSA key on P-256", name)
+		return nil, minisign.PublicKey{}, fmt.Errorf("%s is not an ECDSA key on P-256", name)
 	}
 	mini, err := minisign.PublicKeyFromFile(filepath.Join(k.folder, minisignPublic))
 	if err != nil {
@@ -145,7 +145,7 @@ func (k keyOptions) signer(ctx context.Context) (*signer, error) {
 	}
 	block, _ := pem.Decode(data)
 	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("%s is no PEM block PRIVATE KEY (PKCS #8)", filepath.Join(k.folder, ecdsaKey))
+		return nil, fmt.Errorf("%s is not a PEM block PRIVATE KEY (PKCS #8)", filepath.Join(k.folder, ecdsaKey))
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {

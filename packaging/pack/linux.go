@@ -78,7 +78,7 @@ func linuxPackage(o options, rel release, format linuxFormat, arch, compression 
 		},
 	})
 	if format.name == "deb" {
-		info.Release = "" // a native version: there is no other Debian revision
+		info.Release = "" // a native version has no Debian revision
 	}
 	if err := nfpm.PrepareForPackager(info, format.name); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func packageContents(o options, arch string) (files.Contents, error) {
 	return contents, nil
 }
 
-// documents returns what every artifact carries beside the programs.
+// documents returns the documents that every artifact carries.
 func documents(o options, prefix string) ([]entry, error) {
 	var entries []entry
 	// Debian's name of the licence is copyright.

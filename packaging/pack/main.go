@@ -55,13 +55,13 @@ func run(ctx context.Context, args []string) error {
 	command, ok := commands[args[0]]
 	if !ok {
 		fmt.Fprint(os.Stderr, usage)
-		return fmt.Errorf("%q is no command", args[0])
+		return fmt.Errorf("%q is not a command", args[0])
 	}
 	if err := flags.Parse(args[1:]); err != nil {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("%q is no flag of %s", flags.Arg(0), args[0])
+		return fmt.Errorf("%q is not a flag of %s", flags.Arg(0), args[0])
 	}
 	return command(ctx, options)
 }
@@ -105,7 +105,7 @@ func (o *options) declare(flags *flag.FlagSet) {
 func (o options) release() (release, error) {
 	when, err := time.Parse(time.RFC3339, o.date)
 	if err != nil {
-		return release{}, fmt.Errorf("-date %q is no time in RFC 3339; give the time of the commit", o.date)
+		return release{}, fmt.Errorf("-date %q is not a time in RFC 3339; give the time of the commit", o.date)
 	}
 	return newRelease(o.tag, o.commit, when.UTC())
 }

@@ -11,7 +11,7 @@ import (
 // A release identifies what is packed.
 type release struct {
 	// version is that of the packages: 1.2.3 for the tag v1.2.3, 1.2.3+5.g0123456789ab for a commit
-	// after it, and 0.0.0~20261130060000.0123456789ab where there is no tag. dpkg and rpm order
+	// after it, and 0.0.0~20261130060000.0123456789ab without a tag. dpkg and rpm order
 	// versions of later commits behind those of earlier ones.
 	version string
 	commit  string
@@ -27,7 +27,7 @@ var (
 
 func newRelease(tag, commit string, date time.Time) (release, error) {
 	if !commits.MatchString(commit) {
-		return release{}, fmt.Errorf("-commit %q is no commit; give all 40 digits", commit)
+		return release{}, fmt.Errorf("-commit %q is not a full commit; give all 40 digits", commit)
 	}
 	rel := release{commit: commit, date: date}
 	if m := tagged.FindStringSubmatch(tag); m != nil {

@@ -76,7 +76,7 @@ func compare(program string, linked, listed []string) error {
 	}
 	for _, url := range listed {
 		if !slices.Contains(linked, url) {
-			problems = append(problems, fmt.Errorf("the SBOM lists %s in %s, which has it not", url, program))
+			problems = append(problems, fmt.Errorf("the SBOM lists %s in %s, which does not have it", url, program))
 		}
 	}
 	return errors.Join(problems...)

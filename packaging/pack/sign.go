@@ -15,7 +15,7 @@ import (
 	"aead.dev/minisign"
 )
 
-// sign writes the signatures of both lists, the provenance, and the public keys beside them.
+// sign writes the signatures of both lists, the provenance, and copies the public keys.
 func sign(ctx context.Context, o options) error {
 	rel, err := o.release()
 	if err != nil {
@@ -63,7 +63,7 @@ func sign(ctx context.Context, o options) error {
 }
 
 // verify checks every signature of the folder with the public keys of the key folder, not with the
-// ones that lie beside the signatures.
+// ones in the folder of the signatures.
 func (k keyOptions) verify(folder string) error {
 	public, mini, err := k.public()
 	if err != nil {
@@ -113,7 +113,7 @@ func verifyEnvelope(name string, public *ecdsa.PublicKey, list string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	if e.PayloadType != statementType || len(e.Signatures) != 1 {
-		return fmt.Errorf("%s is no in-toto statement with one signature", name)
+		return fmt.Errorf("%s is not an in-toto statement with one signature", name)
 	}
 	digest := sha256.Sum256(preAuthentication(e.PayloadType, e.Payload))
 	if !ecdsa.VerifyASN1(public, digest[:], e.Signatures[0].Signature) {

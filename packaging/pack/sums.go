@@ -86,7 +86,7 @@ func readSums(data []byte) ([]sum, error) {
 	for lines.Scan() {
 		m := sumLine.FindStringSubmatch(lines.Text())
 		if m == nil || seen[m[2]] {
-			return nil, fmt.Errorf("%s: %q is no line of a list, or names a file twice", sumsName, lines.Text())
+			return nil, fmt.Errorf("%s: %q is not a line of a list, or names a file twice", sumsName, lines.Text())
 		}
 		seen[m[2]] = true
 		sums = append(sums, sum{digest: m[1], name: m[2]})
@@ -145,7 +145,7 @@ func verify(_ context.Context, o options) error {
 	problems = append(problems, err)
 	for _, e := range found {
 		if !isSigned(e.Name()) && !listed[e.Name()] {
-			problems = append(problems, fmt.Errorf("%s is not in %s: it is no part of the release", e.Name(), sumsName))
+			problems = append(problems, fmt.Errorf("%s is not in %s: it does not belong to the release", e.Name(), sumsName))
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
