@@ -188,8 +188,9 @@ test-web: deps-web ## Run the console's own tests (SPEC=src/text for some)
 # OLD is a folder with the packages of an earlier version to upgrade from.
 OLD       ?=
 .PHONY: check-packages
-check-packages: ## Install, run, upgrade and remove the packages in bin/packages in systems of their own; needs root (OLD=folder with an earlier version, RUN=regexp)
+check-packages: ## Install, run, upgrade and remove the packages in bin/packages in systems of their own, and try make release; needs root (OLD=folder with an earlier version, RUN=regexp)
 	RUN='$(RUN)' GO='$(GO)' scripts/check-packages.sh bin/packages $(OLD)
+	$(if $(RUN),,GO='$(GO)' scripts/check-release.sh)
 
 # The module of the packaging tools is not part of ./...; its package checks tries built packages.
 .PHONY: test-packaging
