@@ -52,7 +52,7 @@ mkdir -p .tools "$clone/palyra/.tools"
 for kept in node debian; do
   if [[ -d .tools/$kept ]]; then ln -s "$PWD/.tools/$kept" "$clone/palyra/.tools/$kept"; fi
 done
-"${MAKE:-make}" --no-print-directory -C "$clone/palyra" packages GO="$go" VERSION="$tag" COMMIT="$commit" COMMIT_DATE= SOURCE_DATE_EPOCH="$(git show -s --format=%ct "$commit")" \
+"${MAKE:-make}" --no-print-directory -C "$clone/palyra" packages GO="$go" VERSION="$tag" COMMIT="$commit" \
   BUILDER="${BUILDER:-}" URL="${URL:-}" KEYS="$keys" SIGN_WITH="${SIGN_WITH:-}" >&2
 mkdir -p bin/release
 mv "$clone/palyra/bin/packages" "$out"
