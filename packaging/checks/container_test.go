@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -67,11 +68,21 @@ var defaultCapabilities = []string{"CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FSETID"
 	"CAP_SETFCAP", "CAP_SETPCAP", "CAP_NET_BIND_SERVICE", "CAP_SYS_CHROOT", "CAP_KILL", "CAP_AUDIT_WRITE"}
 
 // defaultSeccomp refuses new namespaces and mounts, as the default profiles of container runtimes do.
-var defaultSeccomp = &seccomp{DefaultAction: "SCMP_ACT_ALLOW", Syscalls: []map[string]any{
-	{"names": []string{"unshare", "setns", "mount", "umount2", "pivot_root", "open_tree", "move_mount", "fsopen", "fsmount", "mount_setattr"}, "action": "SCMP_ACT_ERRNO", "errnoRet": 1},
-	{"names": []string{"clone"}, "action": "SCMP_ACT_ERRNO", "errnoRet": 1, "args": []map[string]any{{"index": 0, "value": 0x7E020000, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}}},
-	{"names": []string{"clone3"}, "action": "SCMP_ACT_ERRNO", "errnoRet": 38},
-}}
+func defaultSeccomp() *seccomp {
+	refuse := func(errno int, names ...string) map[string]any {
+		return map[string]any{"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": errno}
+	}
+	profile := &seccomp{DefaultAction: "SCMP_ACT_ALLOW", Syscalls: []map[string]any{
+		refuse(int(syscall.EPERM), "unshare", "setns", "mount", "umount2", "pivot_root", "open_tree", "move_mount", "fsopen", "fsmount", "mount_setattr"),
+		refuse(int(syscall.ENOSYS), "clone3"), // the C library then uses clone
+	}}
+	for _, flag := range []int{syscall.CLONE_NEWNS, syscall.CLONE_NEWCGROUP, syscall.CLONE_NEWUTS, syscall.CLONE_NEWIPC, syscall.CLONE_NEWUSER, syscall.CLONE_NEWPID, syscall.CLONE_NEWNET} {
+		rule := refuse(int(syscall.EPERM), "clone")
+		rule["args"] = []map[string]any{{"index": 0, "value": flag, "valueTwo": flag, "op": "SCMP_CMP_MASKED_EQ"}}
+		profile.Syscalls = append(profile.Syscalls, rule)
+	}
+	return profile
+}
 
 // newContainer returns a container on a root directory, without network. restricted adds the usual
 // seccomp profile and masked paths.
@@ -93,7 +104,7 @@ func newContainer(t *testing.T, root string, restricted bool) *container {
 		c.config.Linux.Namespaces = append(c.config.Linux.Namespaces, map[string]string{"type": kind})
 	}
 	if restricted {
-		c.config.Linux.Seccomp = defaultSeccomp
+		c.config.Linux.Seccomp = defaultSeccomp()
 		c.config.Linux.MaskedPaths = []string{"/proc/kcore", "/proc/keys", "/proc/timer_list"}
 		c.config.Process.NoNewPrivileges = true
 	}
@@ -142,10 +153,15 @@ func (c *container) start(args ...string) {
 	})
 }
 
-// exec runs a command in the started container.
+// exec runs a command in the started container, as its user and with its environment.
 func (c *container) exec(args ...string) result {
 	c.t.Helper()
-	return outcome(c.t, c.crun(append([]string{"exec", c.name}, args...)...))
+	process := c.config.Process
+	words := []string{"exec", "--user", fmt.Sprintf("%d:%d", process.User.UID, process.User.GID)}
+	for _, variable := range process.Env {
+		words = append(words, "--env", variable)
+	}
+	return outcome(c.t, c.crun(append(append(words, c.name), args...)...))
 }
 
 func (c *container) log() string {

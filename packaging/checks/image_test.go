@@ -103,8 +103,8 @@ func TestImages(t *testing.T) {
 				t.Fatalf("the image's volumes are %v", config.Config.Volumes)
 			}
 			c.start(append(config.Config.Entrypoint, config.Config.Cmd...)...)
-			failure := func() string { return "a healthy container; its log:\n" + c.log() }
 			health := config.Config.Healthcheck.Test[1:]
+			failure := func() string { return "as expected: " + c.exec(health...).out + "the log of the container:\n" + c.log() }
 			eventually(t, failure, func() bool { return c.exec(health...).code == 0 })
 			c.exec("/usr/bin/palyra", "call", "fs.read", "workspace=demo", "path=README.md").succeeds(t).prints(t, strings.TrimSpace(canary))
 			c.exec("/usr/bin/palyra", "journal", "export", "/tmp/journal.ndjson").succeeds(t)
