@@ -6,7 +6,8 @@
 # The checks run as root in namespaces of their own, without a network: what they mount and start
 # ends with them. They change nothing outside of a temporary directory.
 #
-#   RUN   regular expression; only the cases whose names match run
+#   RUN       regular expression; only the tests whose names match run
+#   VERBOSE   if not empty, the times of the cases are printed
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,6 +52,6 @@ TMPDIR=$work PACKAGES=$packages OLD=$old WORK=$work SOURCE=$PWD unshare --mount 
     # crun refuses to run where hierarchies of both versions are mounted.
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
     code=0
-    "$WORK/checks" -test.timeout 20m -test.run "${RUN:-.}" || code=$?
+    "$WORK/checks" -test.timeout 20m ${VERBOSE:+-test.v} -test.run "${RUN:-.}" || code=$?
     exit "$code"
   '

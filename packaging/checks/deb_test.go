@@ -48,6 +48,7 @@ func newServing(t *testing.T) *machine {
 }
 
 func TestDebInstalls(t *testing.T) {
+	t.Parallel()
 	check(t, "deb: install as root, governed calls, journal verify", func(t *testing.T) {
 		m := newMachine(t, baseRoot)
 		m.run("dpkg", "-i", archived(t, m, "bubblewrap")).succeeds(t)
@@ -95,6 +96,7 @@ func TestDebInstalls(t *testing.T) {
 }
 
 func TestDebUpgrades(t *testing.T) {
+	t.Parallel()
 	check(t, "deb: upgrade with an edited conffile restarts the service", func(t *testing.T) {
 		m := newServing(t)
 		before, edited := m.palyra("status").succeeds(t).out, m.read(configFile)
@@ -144,6 +146,7 @@ func started(status string) string {
 }
 
 func TestDebRefuses(t *testing.T) {
+	t.Parallel()
 	check(t, "deb: upgrade to a palyrad that would not start keeps the service running", func(t *testing.T) {
 		m := newServing(t)
 		before := started(m.palyra("status").succeeds(t).out)
@@ -208,6 +211,7 @@ func TestDebRefuses(t *testing.T) {
 func version(name string) string { return strings.Split(filepath.Base(name), "_")[1] }
 
 func TestDebRemoves(t *testing.T) {
+	t.Parallel()
 	check(t, "deb: remove stops the service and keeps the configuration", func(t *testing.T) {
 		m := newServing(t)
 		m.dpkg("--remove", "palyra").succeeds(t)

@@ -18,6 +18,7 @@ import (
 // The services of macOS and Windows were not run there: these cases examine their definitions.
 
 func TestFormula(t *testing.T) {
+	t.Parallel()
 	check(t, "formula: Ruby reads it, and its archives have the digests of the list", func(t *testing.T) {
 		name := artifact(t, packageDir, "palyra.rb")
 		run(t, "ruby", "-c", name).succeeds(t).prints(t, "Syntax OK")
@@ -74,6 +75,7 @@ end`
 var launchdKeys = []string{"Label", "ProgramArguments", "EnvironmentVariables", "RunAtLoad", "KeepAlive", "SuccessfulExit", "ExitTimeOut", "ProcessType", "StandardErrorPath", "StandardOutPath", "WorkingDirectory", "ThrottleInterval"}
 
 func TestLaunchAgent(t *testing.T) {
+	t.Parallel()
 	check(t, "launchd: the agent is a property list with keys of launchd", func(t *testing.T) {
 		text := inArchive(t, "palyra_*_darwin_arm64.tar.gz", "lib/launchd/dev.palyra.palyrad.plist")
 		do(t, examinePlist(text))
@@ -202,6 +204,7 @@ type task struct {
 }
 
 func TestScheduledTask(t *testing.T) {
+	t.Parallel()
 	check(t, "windows: the scheduled task is one that its schema permits", func(t *testing.T) {
 		text := inZip(t, "palyra_*_windows_amd64.zip", "lib/windows/palyrad.xml")
 		var parsed task

@@ -15,9 +15,9 @@ import (
 	"testing"
 )
 
-// instrumented returns a package with the same files and scripts as a deb, whose scripts record
-// each command before it runs and kill dpkg and themselves at the one that KILL_AT names. Its
-// members are not compressed, so that a case is fast.
+// instrumented returns a package with the same files and scripts as a deb. Its scripts record each
+// command before it runs, and at the one that KILL_AT names they kill the process group of dpkg if
+// KILL is 0, or themselves. Its members are not compressed, so that a case is fast.
 func instrumented(t *testing.T, name string) string {
 	t.Helper()
 	control := run(t, "dpkg-deb", "--ctrl-tarfile", name).succeeds(t).out
@@ -38,7 +38,7 @@ func instrumented(t *testing.T, name string) string {
 			// bash alone has a trap that runs before each command.
 			body = []byte(strings.ReplaceAll(`#!/bin/bash
 set -o functrace
-trap 'step=$((${step:-0} + 1)); if [ "${KILL_AT:-}" = "@NAME@:$step" ]; then kill -KILL 0; fi; echo "@NAME@:$step" >>/run/steps' DEBUG
+trap 'step=$((${step:-0} + 1)); if [ "${KILL_AT:-}" = "@NAME@:$step" ]; then kill -KILL "${KILL:-$$}"; fi; echo "@NAME@:$step" >>/run/steps' DEBUG
 `, "@NAME@", script) + rest)
 			header.Size = int64(len(body))
 		}
@@ -64,11 +64,20 @@ func arArchive(members map[string]string) []byte {
 	return out
 }
 
-// dpkgKilledAt runs dpkg, and kills it and all its children at a step of a script.
+// dpkgKilledAt runs dpkg while a script is killed at a step.
 func (m *machine) dpkgKilledAt(step string, args ...string) {
 	m.t.Helper()
 	r := m.run(append([]string{"env", "KILL_AT=" + step, "dpkg", "--force-unsafe-io"}, args...)...)
-	if r.code == 0 {
+	if !strings.Contains(r.out, "killed by signal") {
+		m.t.Fatalf("no script was killed at %s: %s", step, r.out)
+	}
+}
+
+// killedDpkgAt runs dpkg, which is killed with all its children at a step of a script.
+func (m *machine) killedDpkgAt(step string, args ...string) {
+	m.t.Helper()
+	r := m.run(append([]string{"env", "KILL=0", "KILL_AT=" + step, "dpkg", "--force-unsafe-io"}, args...)...)
+	if r.code == 0 || strings.Contains(r.out, "killed by signal") {
 		m.t.Fatalf("dpkg was not killed at %s: %s", step, r.out)
 	}
 }
@@ -86,27 +95,51 @@ func (m *machine) steps() []string {
 	return list
 }
 
+// upgradeSteps starts a machine with a running service and instrumented packages of both versions. It
+// returns the packages and the steps of an upgrade.
+func upgradeSteps(t *testing.T) (m *machine, packages, steps []string) {
+	t.Helper()
+	m = newServing(t)
+	packages = []string{m.lend(instrumented(t, deb(t, packageDir))), m.lend(instrumented(t, deb(t, oldDir)))}
+	for _, name := range []string{packages[1], packages[0], packages[1]} {
+		_ = os.Remove(m.path("/run/steps"))
+		m.run("dpkg", "--force-unsafe-io", "-i", name).succeeds(t)
+	}
+	m.awaitReady()
+	if steps = m.steps(); len(steps) < 10 {
+		t.Fatalf("the scripts have the steps %q alone", steps)
+	}
+	return m, packages, steps
+}
+
 func TestKilledScripts(t *testing.T) {
-	check(t, "deb: upgrade killed at each step of each script; the service runs, dpkg --configure -a completes", func(t *testing.T) {
-		m := newServing(t)
-		packages := []string{m.lend(instrumented(t, deb(t, packageDir))), m.lend(instrumented(t, deb(t, oldDir)))}
-		m.dpkg("-i", packages[1]).succeeds(t)
-		m.run("dpkg", "-i", packages[0]).succeeds(t)
-		m.steps()
-		m.run("dpkg", "-i", packages[1]).succeeds(t)
-		m.awaitReady()
-		steps := m.steps()
+	t.Parallel()
+	check(t, "deb: upgrade with a script killed at each step; the service runs, dpkg --configure -a completes", func(t *testing.T) {
+		m, packages, steps := upgradeSteps(t)
 		for i, step := range steps {
 			next := packages[i%2]
 			m.dpkgKilledAt(step, "-i", next)
 			m.run("dpkg", "--configure", "-a").succeeds(t)
 			m.serves(step)
 			m.run("dpkg", "--force-unsafe-io", "-i", next).succeeds(t)
+		}
+		m.serves("all steps")
+		m.callAndVerify(t)
+		t.Logf("killed at %d steps", len(steps))
+	})
+	check(t, "deb: upgrade with dpkg killed at each step of a script; the service runs, the next try completes", func(t *testing.T) {
+		m, packages, steps := upgradeSteps(t)
+		for i, step := range steps {
+			next := packages[i%2]
+			m.killedDpkgAt(step, "-i", next)
+			// dpkg repeats an interrupted configuration, but not an interrupted unpacking.
+			if r := m.run("dpkg", "--configure", "-a"); r.code != 0 {
+				r.prints(t, "reinstall it")
+			}
 			m.serves(step)
+			m.run("dpkg", "--force-unsafe-io", "-i", next).succeeds(t)
 		}
-		if len(steps) < 10 {
-			t.Fatalf("the scripts have the steps %q alone", steps)
-		}
+		m.serves("all steps")
 		m.callAndVerify(t)
 		t.Logf("killed at %d steps", len(steps))
 	})
@@ -119,15 +152,11 @@ func TestKilledScripts(t *testing.T) {
 		purge := m.steps()
 		m.run("dpkg", "--force-unsafe-io", "-i", name).succeeds(t)
 		install := m.steps()
-		for _, step := range purge {
-			m.dpkgKilledAt(step, "--purge", "palyra")
+		for i := range max(len(purge), len(install)) {
+			m.killedDpkgAt(purge[min(i, len(purge)-1)], "--purge", "palyra")
 			m.run("dpkg", "--configure", "-a").succeeds(t)
 			m.run("dpkg", "--purge", "palyra").succeeds(t)
-			m.run("dpkg", "--force-unsafe-io", "-i", name).succeeds(t)
-		}
-		for _, step := range install {
-			m.run("dpkg", "--purge", "palyra").succeeds(t)
-			m.dpkgKilledAt(step, "-i", name)
+			m.killedDpkgAt(install[min(i, len(install)-1)], "-i", name)
 			m.run("dpkg", "--configure", "-a").succeeds(t)
 			m.run("dpkg", "--force-unsafe-io", "-i", name).succeeds(t)
 		}
@@ -150,6 +179,7 @@ func (m *machine) serves(step string) {
 }
 
 func TestFullDisk(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ dir, message string }{{"/usr/bin", "No space left on device"}, {"/var/lib/dpkg", "No space left on device"}} {
 		check(t, "deb: upgrade with a full disk below "+test.dir+"; the service runs, the next try completes", func(t *testing.T) {
 			m := newServing(t)
@@ -173,6 +203,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestMissingParts(t *testing.T) {
+	t.Parallel()
 	check(t, "doctor and status: bubblewrap is missing, and the command that installs it", func(t *testing.T) {
 		m := newMachine(t, baseRoot)
 		m.dpkg("-i", deb(t, packageDir)).succeeds(t)

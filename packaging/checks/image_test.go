@@ -92,6 +92,7 @@ func newImageContainer(t *testing.T, pattern string, restricted bool) (*containe
 }
 
 func TestImages(t *testing.T) {
+	t.Parallel()
 	for _, pattern := range []string{"palyra_*_oci.tar", "palyra-sandbox_*_oci.tar"} {
 		name, _, _ := strings.Cut(pattern, "_")
 		check(t, "image "+name+": runs as uid 65532 with a read-only root, health check, governed call, journal verify", func(t *testing.T) {
@@ -104,7 +105,9 @@ func TestImages(t *testing.T) {
 			}
 			c.start(append(config.Config.Entrypoint, config.Config.Cmd...)...)
 			health := config.Config.Healthcheck.Test[1:]
-			failure := func() string { return "as expected: " + c.exec(health...).out + "the log of the container:\n" + c.log() }
+			failure := func() string {
+				return "as expected: " + c.exec(health...).out + "the log of the container:\n" + c.log()
+			}
 			eventually(t, failure, func() bool { return c.exec(health...).code == 0 })
 			c.exec("/usr/bin/palyra", "call", "fs.read", "workspace=demo", "path=README.md").succeeds(t).prints(t, strings.TrimSpace(canary))
 			c.exec("/usr/bin/palyra", "journal", "export", "/tmp/journal.ndjson").succeeds(t)
@@ -131,6 +134,7 @@ func TestImages(t *testing.T) {
 }
 
 func TestContainerWithoutRights(t *testing.T) {
+	t.Parallel()
 	check(t, "deb: installs in a container without rights; doctor and status name what is missing", func(t *testing.T) {
 		m := newMachine(t, baseRoot)
 		m.run("dpkg", "-i", archived(t, m, "bubblewrap")).succeeds(t)

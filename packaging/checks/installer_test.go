@@ -16,14 +16,15 @@ import (
 // home is an empty home directory with a release that install.sh installs from.
 type home struct {
 	t *testing.T
-	// dir is the home directory, and from a copy of the artifacts that install.sh reads.
-	dir, from string
+	// dir is the home directory, from a copy of the artifacts that install.sh reads, and temporary
+	// the directory for its temporary files.
+	dir, from, temporary string
 }
 
 // newHome returns an empty home. Archives of other systems are left out.
 func newHome(t *testing.T) home {
 	t.Helper()
-	h := home{t: t, dir: t.TempDir(), from: t.TempDir()}
+	h := home{t, t.TempDir(), t.TempDir(), t.TempDir()}
 	for _, pattern := range []string{"SHA256SUMS*", "*.pub", "install.sh", "palyra_*_linux_" + runtime.GOARCH + ".tar.gz"} {
 		for _, name := range must(filepath.Glob(filepath.Join(packageDir, pattern)))(t) {
 			run(t, "cp", name, h.from).succeeds(t)
@@ -40,7 +41,7 @@ func (h home) install(args ...string) result {
 
 func (h home) command(args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(h.t.Context(), "dash", append([]string{filepath.Join(h.from, "install.sh")}, args...)...)
-	cmd.Env = []string{"HOME=" + h.dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + runDir}
+	cmd.Env = []string{"HOME=" + h.dir, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "TMPDIR=" + h.temporary}
 	return cmd
 }
 
@@ -57,8 +58,8 @@ func (h home) isEmpty(t *testing.T) {
 	if left := must(os.ReadDir(h.dir))(t); len(left) > 0 {
 		t.Fatalf("a refused installation left %v in the home", left)
 	}
-	if left := must(filepath.Glob(filepath.Join(runDir, "palyra-install.*")))(t); len(left) > 0 {
-		t.Fatalf("install.sh left %q", left)
+	if left := must(os.ReadDir(h.temporary))(t); len(left) > 0 {
+		t.Fatalf("install.sh left %v", left)
 	}
 }
 
@@ -71,6 +72,7 @@ func changeByte(t *testing.T, name string) {
 }
 
 func TestInstaller(t *testing.T) {
+	t.Parallel()
 	check(t, "install.sh: from a folder into an empty home, again, and removed", func(t *testing.T) {
 		h := newHome(t)
 		for range 2 {
@@ -210,6 +212,7 @@ func programs(t *testing.T, without ...string) string {
 }
 
 func TestInstallerRefuses(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		change func(t *testing.T, h home)

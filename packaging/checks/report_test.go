@@ -4,6 +4,7 @@ package checks
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -14,7 +15,7 @@ var summary struct {
 	passed, failed, skipped int
 }
 
-// check runs one case and prints its line.
+// check runs one case, in parallel with others, and prints its line.
 func check(t *testing.T, name string, examine func(t *testing.T)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
@@ -30,6 +31,7 @@ func check(t *testing.T, name string, examine func(t *testing.T)) {
 				fmt.Printf("pass     %s\n", name)
 			}
 		})
+		t.Parallel()
 		examine(t)
 	})
 }
@@ -39,7 +41,8 @@ func notRun(t *testing.T, why string, args ...any) {
 	t.Helper()
 	summary.Lock()
 	summary.skipped++
-	fmt.Printf("not run  %s: %s\n", t.Name(), fmt.Sprintf(why, args...))
+	_, name, _ := strings.Cut(t.Name(), "/")
+	fmt.Printf("not run  %s: %s\n", strings.ReplaceAll(name, "_", " "), fmt.Sprintf(why, args...))
 	summary.Unlock()
 	t.SkipNow()
 }

@@ -20,6 +20,7 @@ func rpm(t *testing.T, dir string) string {
 }
 
 func TestRPM(t *testing.T) {
+	t.Parallel()
 	install := func(m *machine, action string, args ...string) result {
 		return m.rpm(append([]string{action, "--nodeps", "--nosignature"}, args...)...)
 	}

@@ -36,6 +36,7 @@ func copyOf(t *testing.T) string {
 }
 
 func TestSignatures(t *testing.T) {
+	t.Parallel()
 	for program, command := range verifiers(t) {
 		check(t, "signatures: "+program+" accepts the lists, and refuses changes and another key", func(t *testing.T) {
 			if program == "cosign" {
@@ -77,6 +78,7 @@ func replace(t *testing.T, name string) {
 }
 
 func TestDigests(t *testing.T) {
+	t.Parallel()
 	check(t, "digests: a changed byte in each artifact is refused with its name", func(t *testing.T) {
 		sums := must(os.ReadFile(filepath.Join(packageDir, "SHA256SUMS")))(t)
 		run(t, "env", "-C", packageDir, "sha256sum", "--check", "--strict", "SHA256SUMS").succeeds(t)
@@ -180,6 +182,7 @@ func (e envelope) verifies(t *testing.T) bool {
 }
 
 func TestForeignWorker(t *testing.T) {
+	t.Parallel()
 	check(t, "arm64: palyra-wasm starts under qemu", func(t *testing.T) {
 		dir := t.TempDir()
 		run(t, "dpkg-deb", "-x", artifact(t, packageDir, "palyra_*_arm64.deb"), dir).succeeds(t)
