@@ -56,10 +56,10 @@ git checkout --quiet v9.9.9
 complete() {
   local out=bin/release/9.9.9 program=$work/unpacked/palyra_9.9.9_linux_$(go env GOHOSTARCH)/bin/palyra
   release VERSION=9.9.9 KEYS="$work/keys" || return 1
-  "$work/pack" verify -out "$out" -keys "$work/keys" >>"$work/output" || return 1
+  "$work/pack" verify -out "$out" -keys "$work/keys" >>"$work/output" 2>&1 || return 1
   mkdir "$work/unpacked"
-  tar -C "$work/unpacked" -xf "$out/palyra_9.9.9_linux_$(go env GOHOSTARCH).tar.gz" || return 1
-  "$program" version >>"$work/output" || return 1
+  tar -C "$work/unpacked" -xf "$out/palyra_9.9.9_linux_$(go env GOHOSTARCH).tar.gz" 2>>"$work/output" || return 1
+  "$program" version >>"$work/output" 2>&1 || return 1
   grep -q '^version  *v9.9.9$' "$work/output" && grep -q '^builder  *tester of releases$' "$work/output" || return 1
   grep -qF "sha256:$(sha256sum "$out/palyra_9.9.9.cdx.json" | cut -d' ' -f1)" "$work/output" || return 1
   "$program" version --verify "$out/SHA256SUMS.programs.sig" --key "$work/keys/palyra.pub" >>"$work/output" 2>&1

@@ -56,6 +56,6 @@ done
   BUILDER="${BUILDER:-}" URL="${URL:-}" KEYS="$keys" SIGN_WITH="${SIGN_WITH:-}" >&2
 mkdir -p bin/release
 mv "$clone/palyra/bin/packages" "$out"
-section "$version" >"$out/RELEASE-NOTES.md"
+section "$version" >"bin/release/$version-notes.md" # outside: the list does not have it
 "$clone/palyra/bin/pack" list -out "$out"
-echo "nothing is uploaded; the artifacts are in $out"
+echo "nothing is uploaded; the artifacts are in $out, the entries of the changelog in $out-notes.md"
