@@ -18,24 +18,24 @@ if [[ $(uname -s) != Linux ]]; then
   echo "not run  all cases: they need Linux"
   exit 0
 fi
+become=()
 if ((EUID != 0)); then
-  if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
-    echo "not run  all cases: they need root, for mounts and namespaces; run make check-packages as root or with sudo"
+  # Without a terminal, sudo fails at once where it would ask for a password.
+  if ! command -v sudo >/dev/null || ! sudo env true; then
+    echo "not run  all cases: they need root, for mounts and namespaces; run make check-packages as root"
     exit 0
   fi
-  exec sudo -n env RUN="${RUN:-}" GO="${GO:-go}" PATH="$PATH" scripts/check-packages.sh "$packages" ${old:+"$old"}
+  become=(sudo)
 fi
 scripts/deps.sh /usr/sbin/debootstrap=debootstrap unshare=util-linux ip=iproute2 rpm=rpm crun=crun \
   qemu-aarch64-static=qemu-user-static minisign=minisign openssl=openssl ruby=ruby dpkg-deb=dpkg xz=xz-utils curl=curl wget=wget sqlite3=sqlite3
 
 work=$(mktemp -d /var/tmp/palyra-check.XXXXXX)
-trap 'rm -rf --one-file-system "$work"' EXIT
+chmod 755 "$work"
+trap '"${become[@]}" rm -rf --one-file-system "$work"' EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM HUP
 
-scripts/debian-root.sh .tools/debian-root.tar
-mkdir "$work/base"
-tar --numeric-owner -C "$work/base" -xf .tools/debian-root.tar
 (cd packaging && CGO_ENABLED=0 "${GO:-go}" test -c -o "$work/checks" ./checks)
 if [[ -z $old ]]; then
   old=$work/old
@@ -43,15 +43,20 @@ if [[ -z $old ]]; then
   (cd packaging && CGO_ENABLED=0 "${GO:-go}" run ./pack linux -root .. -stage ../bin/stage -out "$old" \
     -commit 0000000000000000000000000000000000000000 -date 2000-01-01T00:00:00Z)
 fi
-install -m 755 "$work/checks" "$work/base/usr/bin/systemctl"
+
+root=.tools/debian-root.tar
+"${become[@]}" scripts/debian-root.sh "$root"
+mkdir "$work/base"
+"${become[@]}" tar --numeric-owner -C "$work/base" -xf "$root"
+"${become[@]}" install -m 755 "$work/checks" "$work/base/usr/bin/systemctl"
 
 # bash is process 1 of the namespace, because it reaps processes whose parents ended.
-TMPDIR=$work PACKAGES=$packages OLD=$old WORK=$work SOURCE=$PWD unshare --mount --propagation private --pid --fork --kill-child=KILL \
-  --ipc --net --mount-proc bash -euc '
+"${become[@]}" env TMPDIR="$work" PACKAGES="$packages" OLD="$old" WORK="$work" SOURCE="$PWD" RUN="${RUN:-.}" VERBOSE="${VERBOSE:-}" \
+  unshare --mount --propagation private --pid --fork --kill-child=KILL --ipc --net --mount-proc bash -euc '
     ip link set lo up
     # crun refuses to run where hierarchies of both versions are mounted.
     mount -t cgroup2 cgroup2 /sys/fs/cgroup
     code=0
-    "$WORK/checks" -test.timeout 20m ${VERBOSE:+-test.v} -test.run "${RUN:-.}" || code=$?
+    "$WORK/checks" -test.timeout 20m ${VERBOSE:+-test.v} -test.run "$RUN" || code=$?
     exit "$code"
   '

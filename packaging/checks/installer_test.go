@@ -112,6 +112,17 @@ func TestInstaller(t *testing.T) {
 		do(t, running.Process.Kill())
 		_ = running.Wait() // by the kill
 	})
+	check(t, "install.sh: with the key that it contains, and refused without any key", func(t *testing.T) {
+		h := newHome(t)
+		script := filepath.Join(h.from, "install.sh")
+		text := string(must(os.ReadFile(script))(t))
+		h.install("--from", h.from).succeeds(t).prints(t, "checked by the key in install.sh")
+		h.isVerified(t)
+		h.install("--uninstall").succeeds(t)
+		key := strings.TrimSpace(string(must(os.ReadFile(h.ecdsaKey()))(t)))
+		writeFile(t, script, strings.Replace(text, "'"+key+"'", "''", 1), 0o644)
+		h.install("--from", h.from).refuses(t, "--key is missing")
+	})
 	check(t, "install.sh: for all users with --system", func(t *testing.T) {
 		m := newMachine(t, baseRoot)
 		h := newHome(t)
