@@ -45,8 +45,7 @@ func (h home) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-func (h home) ecdsaKey() string    { return filepath.Join(h.from, "palyra.pub") }
-func (h home) minisignKey() string { return filepath.Join(h.from, "minisign.pub") }
+func (h home) ecdsaKey() string { return filepath.Join(h.from, "palyra.pub") }
 
 func (h home) archive() string {
 	return artifact(h.t, h.from, "palyra_*_linux_"+runtime.GOARCH+".tar.gz")
