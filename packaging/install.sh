@@ -87,7 +87,7 @@ trap 'exit 143' TERM HUP
 # --- removing
 
 # remove_recorded removes the files of a record, unless they are in the list $2 too. The record is a
-# file that somebody may have changed: names that leave the prefix are refused.
+# file of the prefix, which other programs can change: names that leave the prefix are refused.
 remove_recorded() {
   while IFS= read -r name; do
     case $name in

@@ -3,8 +3,8 @@
 # DIR is as `make packages` leaves it, which also leaves the stage in bin/stage. OLD has the packages
 # of an earlier version; without it, the programs in the stage are packed as an earlier version.
 #
-# The checks run as root in namespaces of their own, without a network: what they mount and start
-# ends with them. They change nothing outside of a temporary directory.
+# The checks run as root in namespaces of their own, without a network, so that their mounts and
+# processes end with them. They change nothing outside of a temporary directory.
 #
 #   RUN       regular expression; only the tests whose names match run
 #   VERBOSE   if not empty, the times of the cases are printed

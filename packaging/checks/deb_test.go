@@ -240,13 +240,13 @@ func TestDebRemoves(t *testing.T) {
 		})
 		m.dpkg("--purge", "palyra").succeeds(t).prints(t, stateDir, "pending approvals")
 		if pending.Wait() == nil {
-			t.Fatalf("a call that nobody allowed succeeded: %s", &answer)
+			t.Fatalf("a call without an approval succeeded: %s", &answer)
 		}
 		if found := m.programs(); len(found) > 0 {
 			t.Fatalf("after the purge runs %q", found)
 		}
 		if m.exists(configFile) || m.exists(wantsLink) || !m.exists(stateDir+"/palyra.db") || m.exists(workspace+"/new.txt") {
-			t.Fatal("want the state, and neither configuration nor the effect of a call that nobody allowed")
+			t.Fatal("want the state, no configuration and no effect of the call without an approval")
 		}
 		m.dpkg("-i", deb(t, packageDir)).succeeds(t)
 		m.addWorkspace()

@@ -42,7 +42,7 @@ func TestFormula(t *testing.T) {
 			}
 		}
 		if pairs != 4 {
-			t.Fatalf("the formula has %d archives, want those of two systems on two architectures", pairs)
+			t.Fatalf("the formula has %d archives, want 4: two systems on two architectures", pairs)
 		}
 		// Control: Ruby refuses a formula without its last line.
 		broken := filepath.Join(t.TempDir(), "broken.rb")

@@ -11,7 +11,7 @@ import (
 
 // The inputs, which scripts/check-packages.sh prepares.
 var (
-	// packageDir has the packages, and oldDir those of an earlier version.
+	// packageDir has the packages, and oldDir packages of an earlier version.
 	packageDir, oldDir = os.Getenv("PACKAGES"), os.Getenv("OLD")
 	// runDir is a temporary directory of this run, and baseRoot a minimal Debian in it.
 	runDir   = os.Getenv("WORK")

@@ -19,7 +19,7 @@ purge | 0)
   if [ -n "$(ls -A "$state" 2>/dev/null)" ]; then
     cat <<EOF
 palyra: $state stays, with the journal, the keys and pending approvals of the gateway, and so does
-its owner, the user palyra. If nobody needs the record any more, remove the directory yourself.
+its owner, the user palyra. Remove the directory yourself when the record is no longer needed.
 EOF
   fi
   ;;
