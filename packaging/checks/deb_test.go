@@ -186,7 +186,11 @@ func TestDebRefuses(t *testing.T) {
 		m.run("sha256sum", "/usr/bin/palyrad").succeeds(t).prints(t, digest)
 		m.run("dpkg", "--configure", "-a").succeeds(t)
 		m.run("dpkg-query", "-W", "-f", "${Status} ${Version}", "palyra").succeeds(t).prints(t, "install ok installed", version(deb(t, packageDir)))
-		// Control: with the schema that it knows, the older one is installed.
+		// Controls: the package states the schema of the store that its palyrad writes, and with
+		// that schema the older one is installed.
+		if script := run(t, "dpkg-deb", "--info", deb(t, packageDir), "preinst").succeeds(t).out; !strings.Contains(script, "-gt '"+known+"'") {
+			t.Errorf("preinst does not compare with the schema version %s: %s", known, script)
+		}
 		m.setSchema(known)
 		m.dpkg("-i", deb(t, oldDir)).succeeds(t)
 		m.awaitReady()
