@@ -121,9 +121,11 @@ URL       ?=
 packages: deps-packages web ## Make packages, archives, images, SBOM, digests, signatures and provenance of the commit in bin/packages (KEYS=folder, SIGN_WITH=command, URL=where they will be)
 	VERSION='$(VERSION)' COMMIT='$(COMMIT)' COMMIT_DATE='$(COMMIT_DATE)' BUILDER='$(BUILDER)' GO='$(GO)' KEYS='$(KEYS)' SIGN_WITH='$(SIGN_WITH)' URL='$(URL)' MAKE='$(MAKE)' scripts/packages.sh
 
+# By the environment: release.sh examines the version, which a shell must not read before it.
 .PHONY: release
+release: export RELEASE = $(if $(filter file,$(origin VERSION)),,$(VERSION))
 release: deps-packages ## Make the signed artifacts of a tag in a clean clone and list them; nothing is uploaded (VERSION=1.2.3, KEYS=folder, SIGN_WITH=command, BUILDER=name, URL=where they will be)
-	BUILDER='$(BUILDER)' GO='$(GO)' KEYS='$(if $(filter file,$(origin KEYS)),,$(KEYS))' SIGN_WITH='$(SIGN_WITH)' URL='$(URL)' MAKE='$(MAKE)' scripts/release.sh '$(if $(filter file,$(origin VERSION)),,$(VERSION))'
+	BUILDER='$(BUILDER)' GO='$(GO)' KEYS='$(if $(filter file,$(origin KEYS)),,$(KEYS))' SIGN_WITH='$(SIGN_WITH)' URL='$(URL)' MAKE='$(MAKE)' scripts/release.sh
 
 .PHONY: debian-lock
 debian-lock: ## Pin the newest Debian packages for the image with sandbox in packaging/linux/debian.lock

@@ -91,6 +91,7 @@ trap 'exit 143' TERM HUP
 remove_recorded() {
   while IFS= read -r name; do
     case $name in
+    '') continue ;;
     bin/palyra* | share/*palyra* | lib/*palyra*) ;;
     *) refuse "$1 contains \"$name\", which install.sh does not install" 'remove the files yourself' ;;
     esac
@@ -260,6 +261,7 @@ fi
 # put installs a file by rename, so that a running program keeps its bytes and a link in its place
 # is replaced.
 put() {
+  [ ! -d "$prefix/$2" ] || refuse "$prefix/$2 is a directory" 'move it away, and run it again'
   mkdir -p "$(dirname "$prefix/$2")" || refuse "$(dirname "$prefix/$2") cannot be created" \
     'give another --prefix, or run it with sudo and --system'
   cp "$1" "$prefix/$2.new.$$" && chmod "$3" "$prefix/$2.new.$$" && mv -f "$prefix/$2.new.$$" "$prefix/$2" || {

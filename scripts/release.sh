@@ -2,12 +2,12 @@
 # Makes the artifacts of a release from a clean tag in a clean clone, and prints their names, sizes
 # and digests. It uploads nothing.
 #
-# release.sh VERSION: the tag is vVERSION. KEYS is the folder of the keys; SIGN_WITH a command that
+# RELEASE is the version; the tag is vVERSION. KEYS is the folder of the keys; SIGN_WITH a command that
 # signs in the place of the private ones. BUILDER names who builds, URL where the artifacts will be.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-version=${1:-}
+version=${RELEASE:-}
 go=${GO:-go}
 if [[ ! $version =~ ^[0-9]+\.[0-9]+\.[0-9]+(-(alpha|beta|rc)\.?[0-9]+)?$ ]]; then
   echo "VERSION is \"$version\"; give one such as 1.2.3 or 1.2.3-rc.1: make release VERSION=1.2.3 KEYS=folder" >&2
@@ -21,7 +21,8 @@ refuse() {
 }
 commit=$(git rev-parse --verify --quiet "refs/tags/$tag^{commit}") || refuse "there is no tag $tag: git tag -s $tag"
 [[ $commit == "$(git rev-parse HEAD)" ]] || refuse "the tag $tag is not the commit that is checked out: git checkout $tag"
-[[ -z $(git status --porcelain) ]] || refuse "the tree has changes that are not committed; the tag $tag would not be what is built: commit or stash them"
+changes=$(git status --porcelain)
+[[ -z $changes ]] || refuse "the tree has changes that are not committed; the tag $tag would not be what is built: commit or stash them"
 
 # heading prints the heading of a section of the changelog, section its text.
 heading() { git show "$commit:CHANGELOG.md" | grep -E "^## \\[?${1//./\\.}\\]?( |\$)" | head -n 1; }
@@ -39,14 +40,15 @@ for public in palyra.pub minisign.pub; do
   [[ -f $keys/$public ]] || refuse "$keys/$public is absent: the folder KEYS has both public keys"
 done
 keys=$(realpath "$keys")
-[[ -z ${SIGN_WITH:-} ]] || [[ $SIGN_WITH != ./* ]] || SIGN_WITH=$(realpath "${SIGN_WITH%% *}")
+if [[ ${SIGN_WITH:-} == ./* ]]; then SIGN_WITH=$PWD/$SIGN_WITH; fi
 
 out=bin/release/$version
 [[ ! -e $out ]] || refuse "$out exists: artifacts of a release are not replaced; remove it to make them again"
 
 clone=$(mktemp -d "${TMPDIR:-/tmp}/palyra-release.XXXXXX")
 trap 'chmod -R u+w "$clone" && rm -rf "$clone"' EXIT
-git clone --quiet --no-local --branch "$tag" . "$clone/palyra"
+git clone --quiet --no-local --no-checkout . "$clone/palyra"
+git -C "$clone/palyra" checkout --quiet --detach "$commit" # a branch may have the name of the tag
 mkdir -p .tools "$clone/palyra/.tools"
 # What was downloaded is pinned by digests and need not be downloaded again.
 for kept in node debian; do

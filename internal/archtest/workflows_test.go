@@ -61,7 +61,7 @@ func TestWorkflows(t *testing.T) {
 			t.Errorf("%s: %s", filepath.Base(file), fault)
 		}
 	}
-	for _, command := range []string{"make check\n", "make test\n", "make test-all\n", "make packages\n", "make check-packages\n", "make check-reproducible\n", "make release "} {
+	for _, command := range []string{"make check\n", "make test\n", "make test-all\n", "make packages\n", "make check-packages\n", "make check-reproducible\n", "make packages KEYS="} {
 		if !strings.Contains(all, command) {
 			t.Errorf("no workflow runs `%s`", strings.TrimSpace(command))
 		}

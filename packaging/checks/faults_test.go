@@ -230,3 +230,23 @@ func TestMissingParts(t *testing.T) {
 		m.doctor().prints(t, "Tier C")
 	})
 }
+
+// TestCheckOfAnUpgrade: palyrad runs in the scripts of root as a user who may be hostile. In root's
+// session it could type into root's terminal, and without limits it could stop the package manager.
+func TestCheckOfAnUpgrade(t *testing.T) {
+	check(t, "deb: the check of an upgrade has a session and limits of its own", func(t *testing.T) {
+		m := newMachine(t, baseRoot)
+		m.dpkg("-i", deb(t, packageDir)).succeeds(t)
+		m.write("/usr/bin/palyrad", "#!/bin/sh\nset -- $(cat /proc/$$/stat)\necho \"session $6 memory $(ulimit -v) user $(id -u)\"\n", 0o755)
+		text := must(os.ReadFile(filepath.Join(sourceDir, "packaging/linux/check.sh")))(t)
+		m.write("/root/check.sh", string(text), 0o644)
+		out := m.run("sh", "-euc", `. /root/check.sh; set -- $(cat /proc/$$/stat); echo "caller $6"; check`).succeeds(t).out
+		var caller, session, memory, user int
+		if _, err := fmt.Sscanf(out, "caller %d\nsession %d memory %d user %d", &caller, &session, &memory, &user); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if session == caller || session == 0 || user == 0 {
+			t.Fatalf("the check shares the session or the user of root: %s", out)
+		}
+	})
+}

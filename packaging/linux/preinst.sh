@@ -31,6 +31,15 @@ case "${1:-}" in
 install | upgrade | 1 | 2)
   create_user
   stored=$(stored_schema)
+  # Without a report, the versions decide. rpm refuses an older package by itself.
+  if [ -z "$stored" ] && [ -n "${2:-}" ] && [ -n "$(ls -A /var/lib/palyra 2>/dev/null)" ] && dpkg --compare-versions "$2" gt '@VERSION@'; then
+    cat >&2 <<EOF
+palyra: refused: the installed palyra $2 is newer than @VERSION@, and it does not report the schema of
+its store. Nothing was changed. \`palyrad check --config /etc/palyra/palyra.toml\` as the user palyra
+has the reason.
+EOF
+    exit 1
+  fi
   if [ "${stored:-0}" -gt '@SCHEMA@' ]; then
     cat >&2 <<EOF
 palyra: refused: the store has schema version $stored; this package reads versions up to @SCHEMA@.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/v1"
@@ -76,6 +77,9 @@ func (i image) make(ctx context.Context, o options, rel release, arch string) (v
 	programs, err := tree(filepath.Join(o.stage, "linux_"+arch+".root", "usr", "bin"), "usr/bin")
 	if err != nil {
 		return nil, err
+	}
+	if !i.sandbox { // it needs a C library and bubblewrap
+		programs = slices.DeleteFunc(programs, func(e entry) bool { return e.name == "usr/bin/palyra-wasm" })
 	}
 	documents, err := documents(o, "usr/share/doc/palyra")
 	if err != nil {

@@ -193,6 +193,9 @@ func (k keyOptions) minisignKey() (minisign.PrivateKey, error) {
 // command runs the command of --sign-with, as a key in hardware needs it.
 func (k keyOptions) command(ctx context.Context, algorithm string, message []byte) ([]byte, error) {
 	words := strings.Fields(k.signWith)
+	if len(words) == 0 {
+		return nil, errors.New("-sign-with names no command")
+	}
 	cmd := exec.CommandContext(ctx, words[0], append(words[1:], algorithm)...)
 	cmd.Stdin, cmd.Stderr = strings.NewReader(hex.EncodeToString(message)+"\n"), os.Stderr
 	out, err := cmd.Output()

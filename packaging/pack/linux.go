@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"debug/elf"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
@@ -55,6 +57,16 @@ func linuxPackage(o options, rel release, format linuxFormat, arch, compression 
 	if err != nil {
 		return nil, err
 	}
+	libc, err := libcVersion(filepath.Join(o.stage, "linux_"+arch, "palyra-wasm"))
+	if err != nil {
+		return nil, err
+	}
+	// Without bubblewrap palyrad starts, and programs do not run in the full sandbox. palyra-wasm is
+	// the only program that needs libraries. doctor names what is missing.
+	recommended := []string{"bubblewrap", "libc6 (>= " + libc + ")", "libgcc-s1"}
+	if format.name == "rpm" {
+		recommended = []string{"bubblewrap", "glibc >= " + libc, "libgcc"}
+	}
 	info := nfpm.WithDefaults(&nfpm.Info{
 		Name:          "palyra",
 		Arch:          arch,
@@ -69,10 +81,9 @@ func linuxPackage(o options, rel release, format linuxFormat, arch, compression 
 		License:       "Apache-2.0",
 		MTime:         rel.date,
 		Overridables: nfpm.Overridables{
-			Contents: contents,
-			Scripts:  scripts,
-			// Without bubblewrap palyrad starts, and programs do not run in the full sandbox: doctor says so.
-			Recommends: []string{"bubblewrap"},
+			Contents:   contents,
+			Scripts:    scripts,
+			Recommends: recommended,
 			Deb:        nfpm.Deb{Compression: compression},
 			RPM:        nfpm.RPM{Compression: compression, Summary: summary, BuildHost: "localhost", Packager: maintainer},
 		},
@@ -135,4 +146,34 @@ func documents(o options, prefix string) ([]entry, error) {
 		entries = append(entries, entry{name: prefix + "/" + as, mode: fs.FileMode(0o644), source: source})
 	}
 	return entries, nil
+}
+
+// libcVersion returns the newest version of the GNU C library that a program asks for.
+func libcVersion(program string) (string, error) {
+	file, err := elf.Open(program)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = file.Close() }()
+	symbols, err := file.ImportedSymbols()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", program, err)
+	}
+	newest := 0
+	for _, symbol := range symbols {
+		minor, ok := strings.CutPrefix(symbol.Version, "GLIBC_2.")
+		if !ok {
+			continue
+		}
+		minor, _, _ = strings.Cut(minor, ".") // GLIBC_2.2.5
+		number, err := strconv.Atoi(minor)
+		if err != nil {
+			return "", fmt.Errorf("%s needs the version %s of the C library", program, symbol.Version)
+		}
+		newest = max(newest, number)
+	}
+	if newest == 0 {
+		return "", fmt.Errorf("%s needs no version of the GNU C library", program)
+	}
+	return "2." + strconv.Itoa(newest), nil
 }

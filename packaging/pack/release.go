@@ -20,8 +20,7 @@ type release struct {
 }
 
 var (
-	tagged  = regexp.MustCompile(`^v([0-9]+\.[0-9]+\.[0-9]+)(?:-((?:alpha|beta|rc)\.?[0-9]+))?$`)
-	after   = regexp.MustCompile(`^v([0-9]+\.[0-9]+\.[0-9]+)-([0-9]+)-g([0-9a-f]{12})(?:-dirty)?$`)
+	tagged  = regexp.MustCompile(`^v([0-9]+\.[0-9]+\.[0-9]+)(?:-((?:alpha|beta|rc)\.?[0-9]+))?(?:-([0-9]+)-g([0-9a-f]{12})(?:-dirty)?)?$`)
 	commits = regexp.MustCompile(`^[0-9a-f]{40}$`)
 )
 
@@ -35,8 +34,9 @@ func newRelease(tag, commit string, date time.Time) (release, error) {
 		if m[2] != "" {
 			rel.version += "~" + m[2] // before the release, for dpkg and rpm
 		}
-	} else if m := after.FindStringSubmatch(tag); m != nil {
-		rel.version = m[1] + "+" + m[2] + ".g" + m[3]
+		if m[3] != "" {
+			rel.version += "+" + m[3] + ".g" + m[4]
+		}
 	} else {
 		rel.version = "0.0.0~" + date.Format("20060102150405") + "." + commit[:12]
 	}

@@ -14,6 +14,7 @@ func TestVersion(t *testing.T) {
 		"v1.2.3":                       "1.2.3",
 		"v1.2.3-rc.1":                  "1.2.3~rc.1",
 		"v1.2.3-5-g0123456789ab":       "1.2.3+5.g0123456789ab",
+		"v1.2.3-rc.1-5-g0123456789ab":  "1.2.3~rc.1+5.g0123456789ab",
 		"v1.2.3-5-g0123456789ab-dirty": "1.2.3+5.g0123456789ab",
 		"0123456789ab":                 "0.0.0~20261130060000.0123456789ab",
 		"":                             "0.0.0~20261130060000.0123456789ab",
@@ -38,7 +39,7 @@ func TestOrderOfVersions(t *testing.T) {
 	if err != nil {
 		t.Skip("dpkg is absent")
 	}
-	ordered := []string{"0.0.0~20261130055959.ffffffffffff", "0.0.0~20261130060000.000000000000", "1.2.3~rc.1", "1.2.3~rc.2", "1.2.3", "1.2.3+1.gffffffffffff", "1.2.3+10.g000000000000", "1.2.4~alpha.1", "1.10.0"}
+	ordered := []string{"0.0.0~20261130055959.ffffffffffff", "0.0.0~20261130060000.000000000000", "1.2.3~rc.1", "1.2.3~rc.1+5.gffffffffffff", "1.2.3~rc.2", "1.2.3", "1.2.3+1.gffffffffffff", "1.2.3+10.g000000000000", "1.2.4~alpha.1", "1.10.0"}
 	for i := 1; i < len(ordered); i++ {
 		if err := exec.CommandContext(t.Context(), dpkg, "--compare-versions", ordered[i-1], "lt", ordered[i]).Run(); err != nil {
 			t.Errorf("%s is not before %s", ordered[i-1], ordered[i])

@@ -30,9 +30,15 @@ func digestOf(name string) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// isSigned reports whether a file is made after the lists: a list, a signature or the provenance.
+// isSigned reports whether a file is made after the lists: a list, a signature, a public key or the
+// provenance.
 func isSigned(name string) bool {
-	return name == sumsName || name == programsName || strings.HasSuffix(name, ".sig") || strings.HasSuffix(name, ".minisig") || strings.HasSuffix(name, ".intoto.jsonl") || strings.HasSuffix(name, ".pub")
+	for _, list := range []string{sumsName, programsName} {
+		if name == list || name == list+".sig" || name == list+".minisig" {
+			return true
+		}
+	}
+	return name == ecdsaPublic || name == minisignPublic || strings.HasSuffix(name, ".intoto.jsonl")
 }
 
 // writeSums writes both lists in the format of sha256sum: of the artifacts, and of the programs in

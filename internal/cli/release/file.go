@@ -40,6 +40,10 @@ func readRegular(path string, limit int64) ([]byte, error) {
 	return data, err
 }
 
+// maxProgram bounds the bytes of a program, so that a large file in its place ends the verification
+// with an error.
+const maxProgram = 1 << 30
+
 // digestOfFile returns the SHA-256 of a regular file as "sha256:" and hex.
 func digestOfFile(path string) (string, error) {
 	f, err := open(path)
@@ -47,8 +51,15 @@ func digestOfFile(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && info.Size() > maxProgram {
+		err = fmt.Errorf("%s is larger than %d bytes", path, maxProgram)
+	}
+	if err != nil {
+		return "", err
+	}
 	sum := sha256.New()
-	if _, err := io.Copy(sum, f); err != nil {
+	if _, err := io.Copy(sum, io.LimitReader(f, maxProgram)); err != nil {
 		return "", err
 	}
 	return "sha256:" + hex.EncodeToString(sum.Sum(nil)), nil

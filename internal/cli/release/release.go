@@ -141,8 +141,9 @@ func check(list map[string]string, platform, name, path, image string) Program {
 	p := Program{Name: name, Path: path, Listed: list[platform+"/"+executable(name)]}
 	digest, err := digestOfFile(image)
 	p.Digest = digest
+	_, missing := os.Lstat(path)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, fs.ErrNotExist) && missing != nil: // a link to nothing is not a missing program
 		p.Result = NotInstalled
 	case err != nil:
 		p.Result = Unreadable

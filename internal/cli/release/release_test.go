@@ -153,10 +153,15 @@ func TestVerificationFails(t *testing.T) {
 		"signature of nothing":         {func(i *installation) { i.write(i.signature, "AAAA") }, "is not a signature of it by the key"},
 		"signature that is not base64": {func(i *installation) { i.write(i.signature, "-----BEGIN") }, "is not base64"},
 		"signature with inner spaces":  {func(i *installation) { i.write(i.signature, "AA AA") }, "is not base64"},
-		"missing signature":            {func(i *installation) { must.Do(i.t, os.Remove(i.signature)) }, "is not signed: "},
-		"dangling link as signature":   {func(i *installation) { i.link(i.signature); must.Do(i.t, os.Remove(i.signature+".target")) }, "is not signed: "},
-		"empty signature":              {func(i *installation) { i.write(i.signature, "\n") }, "is empty"},
-		"oversized signature":          {func(i *installation) { i.write(i.signature, strings.Repeat("A", maxSignature+1)) }, "larger than"},
+		"companion of 4 TiB":           {func(i *installation) { must.Do(i.t, os.Truncate(i.program("palyrad"), 4<<40)) }, "could not be read"},
+		"companion is a dangling link": {func(i *installation) {
+			i.link(i.program("palyrad"))
+			must.Do(i.t, os.Remove(i.program("palyrad")+".target"))
+		}, "could not be read"},
+		"missing signature":          {func(i *installation) { must.Do(i.t, os.Remove(i.signature)) }, "is not signed: "},
+		"dangling link as signature": {func(i *installation) { i.link(i.signature); must.Do(i.t, os.Remove(i.signature+".target")) }, "is not signed: "},
+		"empty signature":            {func(i *installation) { i.write(i.signature, "\n") }, "is empty"},
+		"oversized signature":        {func(i *installation) { i.write(i.signature, strings.Repeat("A", maxSignature+1)) }, "larger than"},
 		"directory as signature": {func(i *installation) {
 			must.Do(i.t, os.Remove(i.signature))
 			must.Do(i.t, os.Mkdir(i.signature, 0o755))

@@ -32,3 +32,20 @@ func TestEventsAreReadExactly(t *testing.T) {
 		}
 	}
 }
+
+// TestEventsOfNewTypes: the members of an event of an unknown type may have any type.
+func TestEventsOfNewTypes(t *testing.T) {
+	t.Parallel()
+	stream := func(kind string) string {
+		return "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"model\":\"m\",\"usage\":{}}}\n\n" +
+			"event: " + kind + "\ndata: {\"type\":\"" + kind + "\",\"delta\":\"x\",\"message\":\"hello\",\"usage\":[1]}\n\n" +
+			"event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{}}\n\n" +
+			"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
+	}
+	if turn, err := readText(stream("message_forecast")); err != nil || turn.Model != "m" {
+		t.Errorf("%+v, %v", turn, err)
+	}
+	if turn, err := readText(stream("message_delta")); err == nil {
+		t.Errorf("the control, an event of a known type: %+v", turn)
+	}
+}

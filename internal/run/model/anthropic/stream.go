@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"palyra/internal/core/canonical"
 	"palyra/internal/run/model"
@@ -28,6 +29,9 @@ func read(stream model.EventStream, names model.Names, observe func(model.Event)
 	}
 }
 
+// eventTypes are the types of events that make up a message.
+var eventTypes = []string{"message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta", "message_stop"}
+
 // next returns the next event of the message.
 func next(stream model.EventStream) (event, error) {
 	for {
@@ -47,6 +51,19 @@ func next(stream model.EventStream) (event, error) {
 				return event{}, errors.New(failed.Error())
 			}
 			return event{}, failed
+		}
+		// The API may send events of new types at any time, whose members may have other types.
+		var header struct {
+			Type string `json:"type"`
+		}
+		if err := json.Unmarshal(received.Data, &header); err != nil {
+			return event{}, err
+		}
+		if err := canonical.Names(received.Data, header); err != nil {
+			return event{}, model.Invalid("an event is ambiguous: %v", err)
+		}
+		if !slices.Contains(eventTypes, header.Type) {
+			continue
 		}
 		var e event
 		if err := json.Unmarshal(received.Data, &e); err != nil {
@@ -102,7 +119,6 @@ func (a *assembly) add(e event) (whole bool, err error) {
 	case "message_stop":
 		return a.close()
 	}
-	// The API may send events of new types at any time.
 	return false, nil
 }
 
