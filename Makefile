@@ -191,7 +191,7 @@ test-web: deps-web ## Run the console's own tests (SPEC=src/text for some)
 OLD       ?=
 .PHONY: check-packages
 check-packages: ## Install, run, upgrade and remove the packages in bin/packages in systems of their own, and try make release; needs root (OLD=folder with an earlier version, RUN=regexp)
-	GO='$(GO)' scripts/cosign.sh $(TOOLS)/cosign
+	GO='$(GO)' scripts/cosign.sh
 	RUN='$(RUN)' GO='$(GO)' scripts/check-packages.sh bin/packages $(OLD)
 	$(if $(RUN),,GO='$(GO)' scripts/check-release.sh)
 
