@@ -245,6 +245,12 @@ func TestSystemCalls(t *testing.T) {
 	}
 }
 
+func TestCallsThatTakeMoreThanAShare(t *testing.T) {
+	t.Parallel()
+	jailtest.SystemCalls(t, newTestRunner(t), newTestRunner(t, jail.LayerSeccomp), jailtest.Workspace)
+	jailtest.Preallocation(t, newTestRunner(t), jailtest.Workspace)
+}
+
 func TestNoStrayDescriptors(t *testing.T) {
 	t.Parallel()
 	out := jailtest.Output(t, newTestRunner(t), withProbe(t, jailtest.Workspace(t), "fds"))

@@ -137,6 +137,16 @@ func TestEachMechanismDeniesTCP(t *testing.T) {
 	}
 }
 
+func TestCallsThatTakeMoreThanAShare(t *testing.T) {
+	t.Parallel()
+	for _, rung := range rungs {
+		t.Run(rung.name, func(t *testing.T) {
+			jailtest.SystemCalls(t, rung.make(t), rung.make(t, jail.LayerSeccomp), openWorkspace)
+			jailtest.Preallocation(t, rung.make(t), openWorkspace)
+		})
+	}
+}
+
 // The first process stays in the sandbox, and its memory and file descriptors are not
 // accessible.
 func TestFirstProcessIsOutOfReach(t *testing.T) {

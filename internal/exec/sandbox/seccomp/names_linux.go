@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Name returns the name of a system call that a filter may report, and the number of any other
-// call.
+// Name returns the name of a system call that a filter may report or whose arguments it checks,
+// and the number of any other call.
 func Name(nr int) string {
 	if name := legacyName(nr); name != "" {
 		return name
@@ -35,6 +35,8 @@ func Name(nr int) string {
 		return "delete_module"
 	case unix.SYS_EXECVEAT:
 		return "execveat"
+	case unix.SYS_FALLOCATE:
+		return "fallocate"
 	case unix.SYS_FANOTIFY_INIT:
 		return "fanotify_init"
 	case unix.SYS_FANOTIFY_MARK:
@@ -45,6 +47,8 @@ func Name(nr int) string {
 		return "fchmodat"
 	case unix.SYS_FCHMODAT2:
 		return "fchmodat2"
+	case unix.SYS_FCNTL:
+		return "fcntl"
 	case unix.SYS_FINIT_MODULE:
 		return "finit_module"
 	case unix.SYS_FSCONFIG:

@@ -17,6 +17,7 @@ const (
 	nosys = retErrno | uint32(unix.ENOSYS)
 	busy  = retErrno | uint32(unix.EBUSY)
 	noaf  = retErrno | uint32(unix.EAFNOSUPPORT)
+	nosup = retErrno | uint32(unix.EOPNOTSUPP)
 )
 
 // call is one system call as in struct seccomp_data.
@@ -117,6 +118,26 @@ func TestArguments(t *testing.T) {
 		{"TIOCSTI with high bits", unix.SYS_IOCTL, args(0, high|unix.TIOCSTI), eperm},
 		{"TIOCLINUX", unix.SYS_IOCTL, args(0, unix.TIOCLINUX), eperm},
 		{"TIOCSCTTY with high bits", unix.SYS_IOCTL, args(0, 1<<63|unix.TIOCSCTTY), eperm},
+		{"FS_IOC_RESVSP", unix.SYS_IOCTL, args(3, 0x40305828), nosup},
+		{"FS_IOC_RESVSP64 with high bits", unix.SYS_IOCTL, args(3, high|0x4030582a), nosup},
+		{"FS_IOC_UNRESVSP64", unix.SYS_IOCTL, args(3, 0x4030582b), retAllow},
+		{"FS_IOC_ZERO_RANGE", unix.SYS_IOCTL, args(3, 0x40305839), nosup},
+		{"fallocate", unix.SYS_FALLOCATE, args(3, 0, 0, 1<<40), nosup},
+		{"fallocate with high bits", unix.SYS_FALLOCATE, args(3, high, 0, 1<<40), nosup},
+		{"fallocate beyond the end", unix.SYS_FALLOCATE, args(3, unix.FALLOC_FL_KEEP_SIZE), nosup},
+		{"fallocate of zeros", unix.SYS_FALLOCATE, args(3, unix.FALLOC_FL_ZERO_RANGE|unix.FALLOC_FL_KEEP_SIZE), nosup},
+		{"fallocate of written zeros", unix.SYS_FALLOCATE, args(3, unix.FALLOC_FL_WRITE_ZEROES), nosup},
+		{"fallocate of a separate copy", unix.SYS_FALLOCATE, args(3, unix.FALLOC_FL_UNSHARE_RANGE), nosup},
+		{"a hole", unix.SYS_FALLOCATE, args(3, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE), retAllow},
+		{"a removed range", unix.SYS_FALLOCATE, args(3, unix.FALLOC_FL_COLLAPSE_RANGE), retAllow},
+		{"an inserted hole", unix.SYS_FALLOCATE, args(3, unix.FALLOC_FL_INSERT_RANGE), retAllow},
+		{"a pipe of 64 KiB", unix.SYS_FCNTL, args(3, unix.F_SETPIPE_SZ, 64<<10), retAllow},
+		{"a pipe of 64 KiB, high bits", unix.SYS_FCNTL, args(3, high|unix.F_SETPIPE_SZ, high|64<<10), retAllow},
+		{"a pipe of 64 KiB and a byte", unix.SYS_FCNTL, args(3, unix.F_SETPIPE_SZ, 64<<10+1), eperm},
+		{"a pipe of 128 KiB", unix.SYS_FCNTL, args(3, high|unix.F_SETPIPE_SZ, 128<<10), eperm},
+		{"a pipe of 2 GiB", unix.SYS_FCNTL, args(3, unix.F_SETPIPE_SZ, 1<<31), eperm},
+		{"another fcntl", unix.SYS_FCNTL, args(3, unix.F_SETLEASE, 1<<31), retAllow},
+		{"io_setup", unix.SYS_IO_SETUP, args(1), nosys},
 		{"personality 0", unix.SYS_PERSONALITY, args(0), retAllow},
 		{"personality query", unix.SYS_PERSONALITY, args(0xffffffff), retAllow},
 		{"READ_IMPLIES_EXEC", unix.SYS_PERSONALITY, args(0x0400000), eperm},

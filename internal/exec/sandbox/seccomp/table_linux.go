@@ -96,7 +96,9 @@ func commonRules() map[int]rule {
 		unix.SYS_OPENAT2:     {otherwise(unknown())},
 		unix.SYS_SOCKET:      socket(verdict{}),
 		unix.SYS_SOCKETPAIR:  socketpair(),
-		unix.SYS_IOCTL:       terminal(),
+		unix.SYS_IOCTL:       ioctl(),
+		unix.SYS_FALLOCATE:   fallocate(),
+		unix.SYS_FCNTL:       fcntl(),
 		unix.SYS_PERSONALITY: personality(),
 		unix.SYS_SECCOMP:     stacked(),
 		unix.SYS_OPENAT:      fileMode(2, 3),
@@ -112,14 +114,44 @@ func attack(e unix.Errno) verdict { return verdict{e, true} }
 
 func otherwise(v verdict) clause { return clause{then: v} }
 
-// terminal denies writing characters into a terminal's input (CVE-2017-5226) and taking over a
-// terminal.
-func terminal() rule {
+// ioctl denies writing characters into a terminal's input (CVE-2017-5226) and taking over a
+// terminal. It also denies the requests that every file system accepts in place of fallocate.
+func ioctl() rule {
 	var r rule
 	for _, request := range []uint32{unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY} {
 		r = append(r, clause{[]check{equal(1, request)}, attack(unix.EPERM)})
 	}
+	// FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE of <linux/falloc.h>.
+	for _, request := range []uint32{0x40305828, 0x4030582a, 0x40305839} {
+		r = append(r, clause{[]check{equal(1, request)}, verdict{errno: unix.EOPNOTSUPP}})
+	}
 	return append(r, otherwise(verdict{}))
+}
+
+// fallocate allows the modes that allocate no blocks. The others fill a disk within one call,
+// faster than a run's disk usage is measured. They get the errno of a file system that does not
+// support them, on which posix_fallocate of glibc writes instead.
+func fallocate() rule {
+	var r rule
+	for _, mode := range []uint32{unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_COLLAPSE_RANGE, unix.FALLOC_FL_INSERT_RANGE} {
+		r = append(r, clause{[]check{equal(1, mode)}, verdict{}})
+	}
+	return append(r, otherwise(verdict{errno: unix.EOPNOTSUPP}))
+}
+
+// fcntl denies pipes larger than 64 KiB, the default. Larger pipes count against a limit that the
+// run shares with all other programs of its user (fs.pipe-user-pages-soft). The kernel answers
+// EPERM above that limit, so programs handle it.
+func fcntl() rule {
+	const most = 64 << 10
+	larger := func(checks ...check) clause {
+		return clause{append([]check{equal(1, unix.F_SETPIPE_SZ)}, checks...), verdict{errno: unix.EPERM}}
+	}
+	return rule{
+		larger(anyBit(2, ^uint32(2*most-1))),
+		larger(anyBit(2, most), anyBit(2, most-1)),
+		otherwise(verdict{}),
+	}
 }
 
 // personality allows setting the default personality and querying the current one. Other

@@ -20,6 +20,8 @@ func boundaryValues() []uint64 {
 		unix.O_CREAT | unix.O_WRONLY, unix.O_TMPFILE | unix.O_RDWR, unix.O_DIRECTORY,
 		unix.TIOCSTI, unix.TIOCLINUX, unix.TIOCSCTTY, unix.TCGETS, unix.AT_EMPTY_PATH, unix.MFD_NOEXEC_SEAL,
 		unix.CLONE_NEWUSER, unix.CLONE_NEWNET | 17, unix.CLONE_NEWCGROUP, unix.CLONE_NEWTIME, unix.CLONE_VM | unix.CLONE_THREAD,
+		unix.F_SETPIPE_SZ, 1<<16 - 1, 1 << 16, 1<<16 + 1, 1 << 17, 1 << 31, 0x40305828, 0x4030582a, 0x4030582b, 0x40305839,
+		unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_ZERO_RANGE | unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_WRITE_ZEROES,
 		0x0400000, 0xffffffff, 0xfffffffffffffffe, 1 << 32, 1<<32 | unix.TIOCSTI, 1<<40 | 1, 1<<63 | 0o4755,
 	}
 }
@@ -31,7 +33,7 @@ func boundaryArgs() iter.Seq[[6]uint64] {
 	return func(yield func([6]uint64) bool) {
 		for _, a := range boundaryValues() {
 			for _, b := range second {
-				for _, args := range [][6]uint64{{a, b}, {a, 1, b}, {a, 2, b}, {2, a, b}, {0, a, b}, {0, 0, a, b}, {0, 0, 0, a, b, a}} {
+				for _, args := range [][6]uint64{{a, b}, {a, 1, b}, {a, 2, b}, {a, unix.F_SETPIPE_SZ, b}, {a, b, 1<<16 + 1}, {2, a, b}, {0, a, b}, {0, 0, a, b}, {0, 0, 0, a, b, a}} {
 					if !yield(args) {
 						return
 					}

@@ -65,8 +65,8 @@ static void list(void) {
   start(SCMP_ACT_ERRNO(ENOSYS));
   // Files, directories and their attributes.
   each(SCMP_ACT_ALLOW,
-       "read write pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 close close_range lseek truncate ftruncate fallocate fsync fdatasync "
-       "sync syncfs sync_file_range readahead fadvise64 copy_file_range sendfile splice tee vmsplice dup dup2 dup3 fcntl flock pipe pipe2 "
+       "read write pread64 pwrite64 readv writev preadv pwritev preadv2 pwritev2 close close_range lseek truncate ftruncate fsync fdatasync "
+       "sync syncfs sync_file_range readahead fadvise64 copy_file_range sendfile splice tee vmsplice dup dup2 dup3 flock pipe pipe2 "
        "stat lstat fstat newfstatat statx statfs fstatfs access faccessat faccessat2 readlink readlinkat getcwd chdir fchdir getdents getdents64 "
        "rmdir link linkat unlink unlinkat symlink symlinkat rename renameat renameat2 chown fchown lchown fchownat utime utimes futimesat utimensat umask "
        "getxattr lgetxattr fgetxattr listxattr llistxattr flistxattr setxattr lsetxattr fsetxattr removexattr lremovexattr fremovexattr "
@@ -93,8 +93,8 @@ static void list(void) {
        "timer_gettime timer_settime timerfd_create timerfd_gettime timerfd_settime");
   // Waiting for descriptors, sockets and messages.
   each(SCMP_ACT_ALLOW,
-       "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 io_setup io_destroy io_submit "
-       "io_cancel io_getevents io_pgetevents bind listen accept accept4 connect getsockname getpeername getsockopt setsockopt sendto sendmsg sendmmsg "
+       "poll ppoll select pselect6 epoll_create epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd eventfd2 "
+       "bind listen accept accept4 connect getsockname getpeername getsockopt setsockopt sendto sendmsg sendmmsg "
        "recvfrom recvmsg recvmmsg shutdown mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr msgget msgsnd msgrcv msgctl semget semop "
        "semtimedop semctl shmget shmat shmdt shmctl uname sysinfo getrandom");
   // What no ordinary program does.
@@ -159,10 +159,27 @@ static void pairs(void) {
   must(seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socketpair), 2, IS(0, 1), SCMP_A1(SCMP_CMP_MASKED_EQ, 15, 1)), "socketpair");
 }
 
-static void terminal(void) {
+static void controls(void) {
   start(SCMP_ACT_ALLOW);
   static const uint32_t requests[] = {0x5412, 0x541c, 0x540e}; // TIOCSTI, TIOCLINUX, TIOCSCTTY
   for (int i = 0; i < 3; i++) must(seccomp_rule_add(ctx, attack(EPERM), SCMP_SYS(ioctl), 1, IS(1, requests[i])), "ioctl");
+  static const uint32_t space[] = {0x40305828, 0x4030582a, 0x40305839}; // FS_IOC_RESVSP, FS_IOC_RESVSP64, FS_IOC_ZERO_RANGE
+  for (int i = 0; i < 3; i++) must(seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EOPNOTSUPP), SCMP_SYS(ioctl), 1, IS(1, space[i])), "ioctl");
+}
+
+static void preallocating(void) {
+  start(SCMP_ACT_ERRNO(EOPNOTSUPP));
+  static const uint32_t modes[] = {0x02 | 0x01, 0x08, 0x20}; // a hole without a change of the size, a collapsed and an inserted range
+  for (int i = 0; i < 3; i++) must(seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(fallocate), 1, IS(1, modes[i])), "fallocate");
+}
+
+static void pipes(void) {
+  start(SCMP_ACT_ALLOW);
+  // Above 64 KiB: a bit above the seventeenth, or the seventeenth with another one.
+  for (int bit = 17; bit < 32; bit++)
+    must(seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(fcntl), 2, IS(1, 1031), HAS(2, 1ULL << bit)), "fcntl");
+  for (int bit = 0; bit < 16; bit++)
+    must(seccomp_rule_add(ctx, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(fcntl), 2, IS(1, 1031), HAS(2, 0x10000 | 1ULL << bit)), "fcntl");
 }
 
 static void persona(void) {
@@ -189,7 +206,9 @@ static int one(const char *call) {
   else if (strcmp(call, "clone") == 0) cloning();
   else if (strcmp(call, "socket") == 0) sockets();
   else if (strcmp(call, "socketpair") == 0) pairs();
-  else if (strcmp(call, "ioctl") == 0) terminal();
+  else if (strcmp(call, "ioctl") == 0) controls();
+  else if (strcmp(call, "fallocate") == 0) preallocating();
+  else if (strcmp(call, "fcntl") == 0) pipes();
   else if (strcmp(call, "personality") == 0) persona();
   else if (strcmp(call, "seccomp") == 0) filters();
   else if (strcmp(call, "open") == 0) creating(call, 1, 2);
