@@ -74,9 +74,10 @@ func (s Status) within(low Isolation) Status {
 	return tooLow(s)
 }
 
-// Choose opens the backends of the ladder until one works and reaches the lowest rung. If no
-// backend does, Choose returns the first one, whose status contains the reason, and no program
-// runs.
+// Choose opens the backends of the ladder until one works and reaches the lowest rung. A backend
+// that does not work for a passing reason is chosen as well: programs must not run on a lower
+// rung for the rest of palyrad's life because of a shortage at its start. If no backend works,
+// Choose returns the first one, whose status contains the reason, and no program runs.
 func Choose(ctx context.Context, steps []Step, low Isolation) (Choice, error) {
 	chosen := Choice{Wanted: steps[0].Rung, low: low}
 	for i, s := range steps {
@@ -85,7 +86,7 @@ func Choose(ctx context.Context, steps []Step, low Isolation) (Choice, error) {
 			return Choice{}, fmt.Errorf("opening the sandbox: %w", err)
 		}
 		status := b.Probe(ctx).within(low)
-		if status.Available {
+		if status.Available || status.Passing {
 			if status.Rung == chosen.Wanted {
 				chosen.Lack = ""
 			} else if chosen.Lack == "" {

@@ -226,6 +226,8 @@ type Status struct {
 	// (Room.Tight).
 	Tight       string
 	LandlockABI int
+	// Passing is true if the sandbox of the probe could not be built for a passing reason (Passing).
+	Passing bool
 	// Problem and Remedy are the missing feature and the next step. Layer and File name the layer
 	// that is not in force and the file that causes it, if they are known.
 	Problem string
@@ -255,9 +257,10 @@ func Unbuilt(layer, file, format string, args ...any) *reason.Error {
 func (s Status) Tried(r Report, err error) Status {
 	if err != nil {
 		var refused *reason.Error
-		if !errors.As(err, &refused) {
+		if err = r.Explain(err); !errors.As(err, &refused) {
 			refused = reason.Errorf(reason.SandboxUnavailable, "%w", err)
 		}
+		s.Passing = Passing(err)
 		s.Problem, s.Remedy = refused.Message, refused.NextStep()
 		s.Layer, s.File = refused.Fields[fieldLayer], refused.Fields[fieldFile]
 		return s

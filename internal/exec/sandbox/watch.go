@@ -9,11 +9,14 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The intervals of probes. While the sandbox works, the interval is probeEvery. While it does
-// not work, the interval starts at probeBroken and doubles with each probe up to probeEvery.
+// The intervals of probes. While probes succeed, the interval is probeEvery. While they fail, it
+// starts at probeBroken and doubles with each probe up to probeSlowest.
 const (
-	probeEvery  = 5 * time.Minute
-	probeBroken = 5 * time.Second
+	probeEvery   = 5 * time.Minute
+	probeBroken  = 5 * time.Second
+	probeSlowest = time.Minute
+	// statusWithin limits a probe for a caller that waits for the status.
+	statusWithin = 10 * time.Second
 )
 
 // Watch runs programs in the chosen backend and keeps its status current, because the
@@ -23,6 +26,8 @@ type Watch struct {
 	low    Isolation
 	log    *slog.Logger
 	failed chan struct{}
+	// probing serializes the probes.
+	probing sync.Mutex
 
 	mu     sync.Mutex
 	status Status
@@ -33,19 +38,38 @@ func (c Choice) Watch(log *slog.Logger) *Watch {
 	return &Watch{Backend: c.Backend, low: c.low, log: log, failed: make(chan struct{}, 1), status: c.Status}
 }
 
-// Status returns the result of the last probe.
+// Status returns the result of the last probe that did not fail for a passing reason. If every
+// probe so far failed for a passing reason, Status probes again, so that no call is refused
+// because of an earlier shortage.
 func (w *Watch) Status() Status {
+	if st := w.last(); !st.Passing {
+		return st
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), statusWithin)
+	defer cancel()
+	w.probing.Lock()
+	defer w.probing.Unlock()
+	if w.last().Passing { // no concurrent call has measured it
+		w.probe(ctx)
+	}
+	return w.last()
+}
+
+func (w *Watch) last() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status
 }
 
 // Run runs a program in the backend. If the sandbox cannot be built, it requests a probe
-// immediately.
+// immediately, unless the reason is a passing one, which fails only this call.
 func (w *Watch) Run(ctx context.Context, s Spec) (Report, error) {
 	r, err := w.Backend.Run(ctx, s)
 	if reason.Of(err) == reason.SandboxUnavailable {
 		w.log.WarnContext(ctx, "building a sandbox failed", attributes(reason.Known(err, reason.SandboxUnavailable))...)
+		if Passing(err) {
+			return r, err
+		}
 		select {
 		case w.failed <- struct{}{}:
 		default: // a probe is already requested
@@ -54,11 +78,17 @@ func (w *Watch) Run(ctx context.Context, s Spec) (Report, error) {
 	return r, err
 }
 
-// Follow probes the backend until ctx ends: periodically, more often while the backend does not
-// work, and immediately after a call could not build a sandbox.
+// Follow probes the backend until ctx ends: periodically, more often while probes fail, and
+// immediately after a call could not build a sandbox.
 func (w *Watch) Follow(ctx context.Context) error {
-	wait := w.next(probeBroken)
+	works, broken := w.last().Available, probeBroken
 	for {
+		wait := probeEvery
+		if works {
+			broken = probeBroken
+		} else {
+			wait, broken = broken, min(2*broken, probeSlowest)
+		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -68,37 +98,39 @@ func (w *Watch) Follow(ctx context.Context) error {
 			timer.Stop()
 		case <-timer.C:
 		}
-		w.probe(ctx)
-		wait = w.next(min(2*wait, probeEvery))
+		w.probing.Lock()
+		works = w.probe(ctx)
+		w.probing.Unlock()
 	}
 }
 
-// next returns the time until the next probe: broken while the backend does not work, and
-// probeEvery while it does.
-func (w *Watch) next(broken time.Duration) time.Duration {
-	if w.Status().Available {
-		return probeEvery
-	}
-	return broken
-}
-
-func (w *Watch) probe(ctx context.Context) {
+// probe updates the status and reports whether sandboxes work. A probe that failed for a passing
+// reason does not replace a measured status. The caller MUST hold probing.
+func (w *Watch) probe(ctx context.Context) bool {
 	found := w.Backend.Probe(ctx).within(w.low)
 	if ctx.Err() != nil {
-		return
+		return false
 	}
 	w.mu.Lock()
 	before := w.status
-	w.status = found
+	if !found.Passing || before.Passing {
+		w.status = found
+	}
 	w.mu.Unlock()
 	switch {
+	case found.Passing:
+		w.log.WarnContext(ctx, "a probe could not build a sandbox; programs may run again at any time", attributes(found.refusal())...)
 	case !found.Available && (before.Available || before.Problem != found.Problem):
-		w.log.WarnContext(ctx, "programs cannot run: sandboxes fail", attributes(&reason.Error{
-			Message: found.Problem, Remedy: found.Remedy, Fields: map[string]string{fieldLayer: found.Layer, fieldFile: found.File},
-		})...)
+		w.log.WarnContext(ctx, "programs cannot run: sandboxes fail", attributes(found.refusal())...)
 	case found.Available && !before.Available:
 		w.log.InfoContext(ctx, "programs can run again: sandboxes work", slog.String("rung", string(found.Rung)))
 	}
+	return found.Available
+}
+
+// refusal returns the problem of a status as an error.
+func (s Status) refusal() *reason.Error {
+	return &reason.Error{Message: s.Problem, Remedy: s.Remedy, Fields: map[string]string{fieldLayer: s.Layer, fieldFile: s.File}}
 }
 
 func attributes(why *reason.Error) []any {

@@ -3,9 +3,14 @@ package sandbox_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +26,8 @@ type machine struct {
 	mu     sync.Mutex
 	broken error
 	probes int
+	// times are the times of the probes.
+	times []time.Time
 }
 
 func (m *machine) set(err error) {
@@ -42,9 +49,12 @@ func (m *machine) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
 func (m *machine) Probe(context.Context) sandbox.Status {
 	m.mu.Lock()
 	m.probes++
+	m.times = append(m.times, time.Now())
 	m.mu.Unlock()
 	return sandbox.Status{Rung: sandbox.Full}.Tried(sandbox.Report{Applied: []string{"mask"}}, m.failure())
 }
+
+func (*machine) Close() error { return nil }
 
 func watched(t *testing.T, m *machine) (*sandbox.Watch, *bytes.Buffer) {
 	t.Helper()
@@ -91,8 +101,8 @@ func TestStatusFollowsTheMachine(t *testing.T) {
 		if again := strings.Count(log.String(), "sandboxes fail"); said != 1 || again != 1 {
 			t.Errorf("the same problem was logged %d and then %d times", said, again)
 		}
-		if m.probes > 25 {
-			t.Errorf("%d probes in an hour", m.probes)
+		if m.probes < 60 || m.probes > 70 {
+			t.Errorf("%d probes in an hour, want about one a minute", m.probes)
 		}
 
 		m.set(nil)
@@ -160,4 +170,137 @@ type lowRung struct{ sandbox.Backend }
 
 func (*lowRung) Probe(context.Context) sandbox.Status {
 	return sandbox.Status{Available: true, Rung: sandbox.Landlocked}
+}
+
+// shortage is an error of a backend on a machine whose limit of processes is reached.
+func shortage() error {
+	return reason.Errorf(reason.SandboxUnavailable, "starting the sandbox: %w", syscall.EAGAIN)
+}
+
+// TestPassingFailureRefusesNoCall: a probe or a call that fails for a passing reason leaves the
+// measured status as it is. Probes are repeated after 5 s, at growing intervals up to 60 s. The
+// control is a failure that does not pass.
+func TestPassingFailureRefusesNoCall(t *testing.T) {
+	t.Parallel()
+	for name, row := range map[string]struct {
+		broken    error
+		available bool
+	}{
+		"a shortage":              {shortage(), true},
+		"control: a missing part": {reason.Errorf(reason.SandboxUnavailable, "bubblewrap is not installed"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := &machine{}
+				w, _ := watched(t, m)
+				ctx, stop := context.WithCancel(t.Context())
+				var ended sync.WaitGroup
+				ended.Go(func() { _ = w.Follow(ctx) })
+				m.set(row.broken)
+				time.Sleep(5 * time.Minute) // the next regular probe
+				synctest.Wait()
+				if st := w.Status(); st.Available != row.available || st.Passing || row.available && !slices.Contains(st.Layers, "mask") {
+					t.Errorf("after a failed probe the status is %+v", st)
+				}
+				first := len(m.times)
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				var waits []time.Duration
+				for i := first; i < len(m.times); i++ {
+					waits = append(waits, m.times[i].Sub(m.times[i-1]))
+				}
+				want := []time.Duration{5, 10, 20, 40, 60, 60, 60}
+				for i := range want {
+					want[i] *= time.Second
+				}
+				if !slices.Equal(waits, want) {
+					t.Errorf("the intervals of the probes are %v, want %v", waits, want)
+				}
+				probes := m.probes
+				_, _ = w.Run(ctx, sandbox.Spec{})
+				synctest.Wait()
+				if probed := m.probes != probes; probed == row.available || w.Status().Available != row.available {
+					t.Errorf("after a failed call: a probe %t, the status %+v", probed, w.Status())
+				}
+				stop()
+				ended.Wait()
+			})
+		})
+	}
+}
+
+// TestShortageAtStart: a shortage while palyrad starts neither lowers the rung nor refuses later
+// calls: the next call is judged by a probe of its own. The control is a failure that does not
+// pass.
+func TestShortageAtStart(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name   string
+		broken error
+		want   sandbox.Isolation
+	}{
+		{"a shortage", shortage(), sandbox.Full},
+		{"control: a missing part", reason.Errorf(reason.SandboxUnavailable, "bubblewrap is not installed"), sandbox.Landlocked},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			m := &machine{broken: row.broken}
+			lower := &lowRung{}
+			chosen := must.Get(sandbox.Choose(t.Context(), []sandbox.Step{
+				{Rung: sandbox.Full, Open: func() (sandbox.Backend, error) { return m, nil }},
+				{Rung: sandbox.UserNamespaces, Open: func() (sandbox.Backend, error) { return lower, nil }},
+			}, sandbox.Landlocked))(t)
+			if chosen.Status.Rung != row.want || chosen.Status.Available == chosen.Status.Passing {
+				t.Fatalf("chose %+v", chosen.Status)
+			}
+			w := chosen.Watch(slog.New(slog.DiscardHandler))
+			if row.want == sandbox.Full && w.Status().Available {
+				t.Error("a sandbox is available during the shortage")
+			}
+			m.set(nil)
+			if st := w.Status(); !st.Available || st.Rung != row.want {
+				t.Errorf("after the shortage the status is %+v", st)
+			}
+		})
+	}
+}
+
+// TestShortages: a passing failure is an error of the call, with its own next step. Other errors
+// and runs whose program started are returned as they are.
+func TestShortages(t *testing.T) {
+	t.Parallel()
+	zero := 0
+	for _, row := range []struct {
+		name   string
+		report sandbox.Report
+		err    error
+		next   string
+	}{
+		{"processes", sandbox.Report{}, fmt.Errorf("fork/exec: %w", syscall.EAGAIN), "ulimit -u"},
+		{"memory", sandbox.Report{}, syscall.ENOMEM, "max_concurrent"},
+		{"space", sandbox.Report{}, reason.Errorf(reason.SandboxUnavailable, "x: %w", syscall.ENOSPC).WithRemedy("Use a newer kernel."), "user.max_user_namespaces"},
+		{"references", sandbox.Report{}, syscall.ETOOMANYREFS, "in flight"},
+		{"files", sandbox.Report{}, &os.PathError{Op: "open", Path: "x", Err: syscall.EMFILE}, "LimitNOFILE"},
+		{"files of the machine", sandbox.Report{}, syscall.ENFILE, "fs.file-max"},
+		{"joined", sandbox.Report{}, errors.Join(reason.Errorf(reason.SandboxUnavailable, "x"), syscall.EAGAIN), "ulimit -u"},
+		{"control: another error", sandbox.Report{}, syscall.EPERM, ""},
+		{"control: another reason", sandbox.Report{}, reason.Errorf(reason.Cancelled, "x: %w", syscall.EAGAIN), ""},
+		{"control: the program ran", sandbox.Report{ExitCode: &zero}, syscall.ENOSPC, ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			got := row.report.Explain(row.err)
+			var refused *reason.Error
+			if row.next == "" {
+				if got != row.err {
+					t.Errorf("%v became %v", row.err, got)
+				}
+				return
+			}
+			if !errors.As(got, &refused) || refused.Code != reason.SandboxUnavailable || !strings.Contains(refused.NextStep(), row.next) || !sandbox.Passing(got) {
+				t.Errorf("got %v, next %q", got, refused.NextStep())
+			}
+		})
+	}
 }

@@ -41,6 +41,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childSpec) != "" {
 		os.Exit(childMain())
 	}
+	if os.Getenv(shortSpec) != "" {
+		os.Exit(shortMain())
+	}
 	if os.Getenv(bombsMark) != "" {
 		os.Exit(bombsMain())
 	}
@@ -60,8 +63,8 @@ func newConfiguredRunner(t testing.TB, c Config) *Runner {
 	t.Helper()
 	needs.Sandbox(t)
 	r := must.Get(newRunner(c, helperProgram))(t)
-	if r.problem != nil {
-		t.Fatalf("%s: %s", r.problem.Message, r.problem.NextStep())
+	if problem := r.obstacle(); problem != nil {
+		t.Fatalf("%s: %s", problem.Message, problem.NextStep())
 	}
 	t.Cleanup(func() { must.Check(t, r.Close()) })
 	return r

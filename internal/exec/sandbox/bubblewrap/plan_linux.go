@@ -104,7 +104,7 @@ func (d *draft) data() error {
 		}
 		d.plan.Extra(f)
 	}
-	if !d.runner.machine.Without(jail.LayerSeccomp) && d.runner.takesFilters() {
+	if !d.runner.machine.Without(jail.LayerSeccomp) && d.runner.bwrap.takesFilters() {
 		f, err := d.runner.machine.OuterFilter()
 		if err != nil {
 			return err
@@ -229,7 +229,8 @@ func (d *draft) describe() {
 	}
 	p.Excused[jail.LayerCgroupNS] = "bubblewrap could not create one"
 	p.Root = r.root.entries(d.layout)
-	p.Backend, p.BackendSHA, p.Tier, p.Rung = r.version, r.sha, sandbox.TierC, sandbox.Full
+	p.Backend, p.BackendSHA = r.bwrap.identity()
+	p.Tier, p.Rung = sandbox.TierC, sandbox.Full
 	if r.machine.Without(jail.LayerEnvironment) {
 		p.Env = os.Environ()
 	}

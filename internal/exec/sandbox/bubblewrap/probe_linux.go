@@ -10,14 +10,15 @@ import (
 // Probe runs a program without effects in an empty workspace, and reports the proven layers or
 // the obstacle. It also works while running programs is disabled.
 func (r *Runner) Probe(ctx context.Context) sandbox.Status {
-	status := r.machine.Status(sandbox.TierC, sandbox.Full, r.version)
 	report, err := r.try(ctx)
+	version, _ := r.bwrap.identity()
+	status := r.machine.Status(sandbox.TierC, sandbox.Full, version)
 	return status.Tried(report, err)
 }
 
 func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
-	if r.problem != nil {
-		return sandbox.Report{}, r.problem
+	if problem := r.obstacle(); problem != nil {
+		return sandbox.Report{}, problem
 	}
 	return jail.Try(ctx, r.machine, func(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 		if r.cfg.LayerDir != "" {
@@ -29,8 +30,8 @@ func (r *Runner) try(ctx context.Context) (sandbox.Report, error) {
 
 // Examine probes every layer individually; see sandbox.Runner.
 func (r *Runner) Examine(ctx context.Context) []sandbox.Examination {
-	if r.problem != nil {
-		return []sandbox.Examination{{Problem: r.problem.Message, Remedy: r.problem.NextStep()}}
+	if problem := r.obstacle(); problem != nil {
+		return []sandbox.Examination{{Problem: problem.Message, Remedy: problem.NextStep()}}
 	}
 	requested := append([]string{jail.LayerNetwork, jail.AllowedHosts}, layers...)
 	if r.cfg.LayerDir != "" {

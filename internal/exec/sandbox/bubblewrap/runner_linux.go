@@ -3,14 +3,10 @@ package bubblewrap
 import (
 	"context"
 	"errors"
-	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
-	"syscall"
 	"time"
 
 	"palyra/internal/core/reason"
@@ -21,20 +17,16 @@ import (
 	"palyra/internal/exec/sandbox/seccomp"
 )
 
-const (
-	defaultBwrap = "/usr/bin/bwrap"
-	// nobody is the kernel's user and group without permissions.
-	nobody = 65534
-)
+const defaultBwrap = "/usr/bin/bwrap"
 
 // Runner runs programs in Tier C. It is safe for concurrent use.
 type Runner struct {
 	cfg     Config
 	machine *jail.Machine
-	// problem is the reason why programs cannot run on this machine, nil if they can.
+	bwrap   *installation
+	// problem is the reason, other than bubblewrap, why programs cannot run on this machine, nil if
+	// they can.
 	problem *reason.Error
-	version string
-	sha     string
 	root    root
 	pool    *pool
 	// stray adds to sandboxes a descriptor that programs must not see. Examinations use it.
@@ -62,10 +54,7 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Runner{cfg: cfg, machine: machine}
-	if r.problem = r.findBwrap(); r.problem == nil {
-		r.problem = indispensable(cfg.Without)
-	}
+	r := &Runner{cfg: cfg, machine: machine, bwrap: &installation{path: cfg.Bwrap, root: machine.Root()}, problem: indispensable(cfg.Without)}
 	if r.problem == nil && len(helper) == 0 {
 		r.problem = reason.Errorf(reason.SandboxUnavailable, "palyrad was built without palyra-init").
 			WithRemedy("Build it with `make build`, which embeds the helper.")
@@ -114,39 +103,6 @@ func (r *Runner) argv() []string {
 	return []string{filepath.Base(r.cfg.Bwrap), "--args", strconv.Itoa(inside.ArgsFD), "--", jail.SelfPath(inside.HelperFD), inside.StageInner}
 }
 
-// findBwrap determines the version of bubblewrap. It refuses a set-user-ID installation, which
-// would run as root.
-func (r *Runner) findBwrap() *reason.Error {
-	program, err := os.ReadFile(r.cfg.Bwrap)
-	if err != nil {
-		return reason.Errorf(reason.SandboxUnavailable, "bubblewrap is not installed at %s", r.cfg.Bwrap).
-			WithRemedy("On Debian and Ubuntu: apt-get install bubblewrap. On Fedora: dnf install bubblewrap.")
-	}
-	r.sha = jail.Digest(program)
-	if info, err := os.Stat(r.cfg.Bwrap); err != nil || info.Mode()&os.ModeSetuid != 0 {
-		return reason.Errorf(reason.SandboxUnavailable, "%s has the set-user-ID bit of root", r.cfg.Bwrap).
-			WithRemedy("chmod u-s %s and allow user namespaces.", r.cfg.Bwrap)
-	}
-	cmd := exec.Command(r.cfg.Bwrap, "--version")
-	cmd.Env, cmd.Dir = []string{}, "/"
-	if r.machine.Root() {
-		// bubblewrap never runs as root, not even to print its version.
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-	}
-	text, err := cmd.Output()
-	if err != nil {
-		return reason.Errorf(reason.SandboxUnavailable, "%s does not run: %w", r.cfg.Bwrap, err)
-	}
-	r.version = strings.TrimSpace(string(text))
-	return nil
-}
-
-// takesFilters reports whether this bubblewrap has --add-seccomp-fd, which was added in 0.5.
-func (r *Runner) takesFilters() bool {
-	_, number, _ := strings.Cut(r.version, " ")
-	return !slices.Contains([]string{"0.0", "0.1", "0.2", "0.3", "0.4"}, strings.Join(strings.SplitN(number+"..", ".", 3)[:2], "."))
-}
-
 // Run runs one program; see sandbox.Runner.
 func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error) {
 	if !r.cfg.Enabled {
@@ -155,13 +111,22 @@ func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	if err := jail.Check(s); err != nil {
 		return sandbox.Report{}, err
 	}
-	if r.problem != nil {
-		return sandbox.Report{}, r.problem
+	if problem := r.obstacle(); problem != nil {
+		return sandbox.Report{}, problem
 	}
 	if err := ctx.Err(); err != nil {
 		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the call was cancelled before the program started")
 	}
-	return r.run(ctx, s, nil)
+	report, err := r.run(ctx, s, nil)
+	return report, report.Explain(err)
+}
+
+// obstacle returns the reason why programs cannot run on this machine, nil if they can.
+func (r *Runner) obstacle() *reason.Error {
+	if r.problem != nil {
+		return r.problem
+	}
+	return r.bwrap.find()
 }
 
 // run obtains a sandbox for a call and runs the call in it. If probe is not nil, it contains the

@@ -76,6 +76,9 @@ func (c *Cell) start() error {
 // startError explains the errors by which clone(2) refuses a user namespace.
 func startError(err error) *reason.Error {
 	switch {
+	case errors.Is(err, unix.ENOSPC) && noNamespaces():
+		return reason.Errorf(reason.SandboxUnavailable, "starting the sandbox: the kernel permits no user namespaces (user.max_user_namespaces is 0)").
+			WithRemedy("Raise user.max_user_namespaces with sysctl, as root.")
 	case errors.Is(err, unix.ENOSPC):
 		return reason.Errorf(reason.SandboxUnavailable, "starting the sandbox: the kernel's limit of user namespaces is reached: %w", err).
 			WithRemedy("Raise user.max_user_namespaces with sysctl, as root.")
@@ -84,6 +87,13 @@ func startError(err error) *reason.Error {
 			WithRemedy("`palyrad doctor` examines the settings that forbid them. A container needs a seccomp profile that permits unshare(2) and mount(2).")
 	}
 	return reason.Errorf(reason.SandboxUnavailable, "starting the sandbox: %w", err)
+}
+
+// noNamespaces reports whether the kernel's limit of user namespaces is 0. Creating one then fails
+// with ENOSPC, as if others had reached the limit.
+func noNamespaces() bool {
+	limit, err := os.ReadFile("/proc/sys/user/max_user_namespaces")
+	return err == nil && strings.TrimSpace(string(limit)) == "0"
 }
 
 func errNoHelper() error {

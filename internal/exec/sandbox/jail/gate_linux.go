@@ -19,7 +19,9 @@ import (
 // did not start.
 func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 	defer o.close()
-	if err := send(c.control, "order", o.files...); err != nil {
+	if err := send(c.control, "order", o.files...); sandbox.Passing(err) {
+		return err // the helper still waits and sends no report
+	} else if err != nil {
 		return finalReport(c.control)
 	}
 	c.evidence.mounted = c.Processes.mounted
@@ -88,8 +90,19 @@ func unpinned(o *order, refused []int) []string {
 	return paths
 }
 
-// refusal converts a failure inside into a reason.
+// refusal converts a failure inside into a reason. The cause of a passing failure is its errno.
 func refusal(r inside.Report) error {
+	err := refused(r)
+	if err == nil {
+		return nil
+	}
+	if errno := unix.Errno(r.Errno); sandbox.Passing(errno) {
+		return err.WithCause(errno)
+	}
+	return err
+}
+
+func refused(r inside.Report) *reason.Error {
 	switch r.Failed {
 	case "":
 		return nil
@@ -142,6 +155,22 @@ func explain(err error, backend string, stderr []byte) error {
 	if output == "" {
 		output = fmt.Sprintf("%s ended without a report", backend)
 	}
-	return reason.Errorf(reason.SandboxUnavailable, "the sandbox could not be built: %s", output).
+	unbuilt := reason.Errorf(reason.SandboxUnavailable, "the sandbox could not be built: %s", output)
+	if errno := shortage(output); errno != 0 {
+		return unbuilt.WithCause(errno)
+	}
+	return unbuilt.
 		WithRemedy("User namespaces must be allowed for bwrap and palyrad; on Ubuntu 23.10 and later install the AppArmor profile that `palyrad doctor` prints. See `palyra status`.")
+}
+
+// shortage returns the errno of a passing failure in the output of bubblewrap, 0 for none. The
+// message for the limit of namespaces does not end with the text of the errno.
+func shortage(output string) unix.Errno {
+	if errno := sandbox.ShortageIn(output); errno != 0 {
+		return errno
+	}
+	if strings.Contains(output, "(ENOSPC)") && !noNamespaces() {
+		return unix.ENOSPC
+	}
+	return 0
 }

@@ -4,6 +4,8 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"palyra/internal/core/reason"
 )
 
@@ -55,7 +57,7 @@ func (u *users) take() (User, error) {
 	if n := len(u.free); n > 0 {
 		id, u.free = u.free[n-1], u.free[:n-1]
 	} else if u.next > u.last {
-		return User{}, reason.Errorf(reason.SandboxUnavailable, "all users of sandboxes are in use")
+		return User{}, reason.Errorf(reason.SandboxUnavailable, "all users of sandboxes are in use").WithCause(unix.EAGAIN)
 	} else {
 		u.next++
 	}

@@ -60,7 +60,10 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 			WithRemedy("Build it with `make build`, which embeds the helper.")
 		return r, nil
 	}
-	if r.problem = r.tryNamespaces(); r.problem == nil || r.cfg.Lowest != sandbox.Landlocked {
+	if r.problem = r.tryNamespaces(); r.problem != nil && sandbox.Passing(r.problem) {
+		r.problem = nil // each call proves its layers, and the machine may have them
+	}
+	if r.problem == nil || r.cfg.Lowest != sandbox.Landlocked {
 		return r, nil
 	}
 	r.lack = r.problem.Message
@@ -145,7 +148,8 @@ func (r *Runner) Run(ctx context.Context, s sandbox.Spec) (sandbox.Report, error
 	if err := ctx.Err(); err != nil {
 		return sandbox.Report{}, reason.Errorf(reason.Cancelled, "the call was cancelled before the program started")
 	}
-	return r.run(ctx, s, nil)
+	report, err := r.run(ctx, s, nil)
+	return report, report.Explain(err)
 }
 
 // checkRung refuses features that require user namespaces, and features that Tier B never
