@@ -95,9 +95,14 @@ func SharedFiles() []string {
 	)
 }
 
-// Masks returns entries of /proc that disclose information about the host and its keys.
+// Masks returns entries of /proc that disclose information about the host, its keys and the work of
+// its other programs. Each mask costs a mount. Entries that programs need (stat, meminfo, loadavg,
+// vmstat) and entries that only root may read are not masked.
 func Masks() []string {
-	return []string{"/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/timer_list", "/proc/cmdline", "/proc/kcore", "/proc/sched_debug", "/proc/modules"}
+	return []string{
+		"/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/timer_list", "/proc/cmdline", "/proc/kcore", "/proc/sched_debug", "/proc/modules",
+		"/proc/interrupts", "/proc/softirqs", "/proc/schedstat", "/proc/iomem", "/proc/ioports",
+	}
 }
 
 // Devices returns harmless device nodes of /dev.

@@ -9,11 +9,20 @@ import (
 	"palyra/internal/exec/sandbox"
 )
 
-// telling are entries of /proc that disclose information about the host and its keys, or contain
-// its memory. Not every kernel has all of them.
+// telling are entries of /proc that disclose information about the host, its keys and the work of
+// other programs, or contain its memory. Not every kernel has all of them.
 var telling = []string{
 	"/proc/keys", "/proc/key-users", "/proc/kallsyms", "/proc/timer_list", "/proc/cmdline", "/proc/kcore", "/proc/sched_debug", "/proc/modules",
+	"/proc/interrupts", "/proc/softirqs", "/proc/schedstat", "/proc/iomem", "/proc/ioports",
 }
+
+// machineScript reads the entries of /proc from which tools learn the size and the load of the
+// machine (free, ps, top, uptime and the runtimes of Go, Java, Node.js and Python).
+const machineScript = `set -e
+for f in stat meminfo cpuinfo loadavg uptime vmstat version filesystems self/stat self/status self/maps self/mountinfo self/cgroup; do
+  [ -n "$(head -c 1 /proc/$f)" ] || echo "$f is empty"
+done
+[ "$(nproc)" = "$(python3 -c 'import os; print(len(os.sched_getaffinity(0)))')" ] || echo "nproc says $(nproc)"`
 
 // Masks verifies that /dev/null covers the entries that disclose the host. bare is a runner
 // without the layer.
@@ -25,6 +34,13 @@ func Masks(t *testing.T, r, bare sandbox.Runner) {
 	if got := Output(t, r, s); got != "" {
 		t.Errorf("seen inside:\n%s", got)
 	}
+	s = Shell(t, s.WorkspaceRoot, machineScript)
+	s.Workspace = sandbox.ReadOnly
+	if got := Output(t, r, s); got != "" {
+		t.Errorf("ordinary programs miss: %s", got)
+	}
+	s = Shell(t, s.WorkspaceRoot, script)
+	s.Workspace = sandbox.ReadOnly
 	var there []string
 	for _, name := range telling {
 		if _, err := os.Stat(name); err == nil {
