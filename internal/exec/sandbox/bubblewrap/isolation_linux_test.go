@@ -251,6 +251,12 @@ func TestCallsThatTakeMoreThanAShare(t *testing.T) {
 	jailtest.Preallocation(t, newTestRunner(t), jailtest.Workspace)
 }
 
+func TestSocketPairs(t *testing.T) {
+	t.Parallel()
+	bare := newTestRunner(t, jail.LayerSeccomp, jail.LayerLandlock, jail.LayerNetwork)
+	jailtest.SocketPairs(t, newTestRunner(t), bare, jailtest.Workspace)
+}
+
 func TestNoStrayDescriptors(t *testing.T) {
 	t.Parallel()
 	out := jailtest.Output(t, newTestRunner(t), withProbe(t, jailtest.Workspace(t), "fds"))

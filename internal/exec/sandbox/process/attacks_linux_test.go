@@ -147,6 +147,16 @@ func TestCallsThatTakeMoreThanAShare(t *testing.T) {
 	}
 }
 
+func TestSocketPairs(t *testing.T) {
+	t.Parallel()
+	for _, rung := range rungs {
+		t.Run(rung.name, func(t *testing.T) {
+			bare := rung.make(t, jail.LayerSeccomp, jail.LayerLandlock, jail.LayerNetwork)
+			jailtest.SocketPairs(t, rung.make(t), bare, openWorkspace)
+		})
+	}
+}
+
 // The first process stays in the sandbox, and its memory and file descriptors are not
 // accessible.
 func TestFirstProcessIsOutOfReach(t *testing.T) {

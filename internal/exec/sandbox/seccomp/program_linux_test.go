@@ -111,6 +111,8 @@ func TestArguments(t *testing.T) {
 		{"vsock", unix.SYS_SOCKET, args(unix.AF_VSOCK, unix.SOCK_STREAM, 0), noaf},
 		{"alg", unix.SYS_SOCKET, args(unix.AF_ALG, unix.SOCK_SEQPACKET, 0), noaf},
 		{"stream pair", unix.SYS_SOCKETPAIR, args(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0), retAllow},
+		{"pair of packets", unix.SYS_SOCKETPAIR, args(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0), retAllow},
+		{"a socket of packets", unix.SYS_SOCKET, args(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0), noaf},
 		{"datagram pair", unix.SYS_SOCKETPAIR, args(unix.AF_UNIX, unix.SOCK_DGRAM, 0), noaf},
 		{"pair of another family", unix.SYS_SOCKETPAIR, args(unix.AF_INET, unix.SOCK_STREAM, 0), noaf},
 		{"TCGETS", unix.SYS_IOCTL, args(0, unix.TCGETS), retAllow},

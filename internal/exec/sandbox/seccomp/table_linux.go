@@ -234,11 +234,13 @@ func socket(ip verdict) rule {
 	)
 }
 
-// socketpair allows stream pairs of unix sockets. A datagram socket of a pair can be reconnected
-// to another address.
+// socketpair allows pairs of unix sockets that stay connected to each other: streams, and sequences
+// of packets, which cargo and rustc use. A datagram socket of a pair can be reconnected to another
+// address.
 func socketpair() rule {
 	return rule{
 		{[]check{equal(0, unix.AF_UNIX), kindOf(unix.SOCK_STREAM)}, verdict{}},
+		{[]check{equal(0, unix.AF_UNIX), kindOf(unix.SOCK_SEQPACKET)}, verdict{}},
 		otherwise(attack(unix.EAFNOSUPPORT)),
 	}
 }

@@ -156,7 +156,8 @@ static void sockets(void) {
 
 static void pairs(void) {
   start(attack(EAFNOSUPPORT));
-  must(seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socketpair), 2, IS(0, 1), SCMP_A1(SCMP_CMP_MASKED_EQ, 15, 1)), "socketpair");
+  for (int kind = 1; kind <= 5; kind += 4) // SOCK_STREAM, SOCK_SEQPACKET
+    must(seccomp_rule_add(ctx, SCMP_ACT_ALLOW, SCMP_SYS(socketpair), 2, IS(0, 1), SCMP_A1(SCMP_CMP_MASKED_EQ, 15, kind)), "socketpair");
 }
 
 static void controls(void) {
