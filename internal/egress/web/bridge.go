@@ -69,6 +69,9 @@ func (b *bridge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = b.front.Allow(target)
 	}
 	if err == nil {
+		err = b.guardForm(r, target)
+	}
+	if err == nil {
 		err = b.front.Secrets.Apply(r.Context(), r, target, b.scheme == https)
 	}
 	if err != nil {
@@ -168,7 +171,10 @@ func (b *bridge) modify(res *http.Response) error {
 	}
 	body, ok := res.Body.(io.ReadWriteCloser)
 	if !ok || x.key == "" || !acceptsWebSocket(res.Header, x.key) {
-		return &refusal{http.StatusBadGateway, egress.ReasonUpgrade, x.target.String() + " changed the protocol to something that was not asked for."}
+		return &refusal{
+			status: http.StatusBadGateway, why: egress.ReasonUpgrade,
+			text: x.target.String() + " changed the protocol to something that was not asked for.",
+		}
 	}
 	b.front.Secrets.ScrubHeader(res.Header)
 	if !b.front.Secrets.Idle() {

@@ -125,32 +125,16 @@ func checkUpgrade(r *http.Request, t egress.Target) error {
 	return refused(t, egress.ReasonUpgrade, "Only WebSocket is possible, by a whole handshake of version 13.")
 }
 
-// overrides are headers with which some servers override the method or path of the request line.
-// Some frameworks use a form field or parameter instead, which requires POST to be allowed.
-var overrides = map[string]string{
-	"X-Http-Method": egress.ReasonMethod, "X-Http-Method-Override": egress.ReasonMethod, "X-Method-Override": egress.ReasonMethod,
-	"X-Original-Method": egress.ReasonMethod, "X-Forwarded-Method": egress.ReasonMethod,
-	"X-Original-Url": egress.ReasonPath, "X-Original-Uri": egress.ReasonPath, "X-Rewrite-Url": egress.ReasonPath, "X-Forwarded-Uri": egress.ReasonPath,
-}
-
 // checkRules checks a request by the rules of the host's inspection, if the host has one.
 func (c client) checkRules(r *http.Request, t egress.Target) error {
 	rules, inspected := c.front.Inspect(t)
 	if !inspected {
 		return nil
 	}
-	if len(rules.Methods) > 0 {
-		if name := override(r, egress.ReasonMethod); name != "" {
-			return refused(t, egress.ReasonMethod, "The header %s is not allowed.", name)
-		}
-		if !slices.Contains(rules.Methods, r.Method) {
-			return refused(t, egress.ReasonMethod, "Allowed: %s.", egress.Named(rules.Methods))
-		}
+	if len(rules.Methods) > 0 && !slices.Contains(rules.Methods, r.Method) {
+		return refused(t, egress.ReasonMethod, "Allowed: %s.", egress.Named(rules.Methods))
 	}
 	if len(rules.Paths) > 0 {
-		if name := override(r, egress.ReasonPath); name != "" {
-			return refused(t, egress.ReasonPath, "The header %s is not allowed.", name)
-		}
 		if problem := pathProblem(r.URL); problem != "" {
 			return refused(t, egress.ReasonPath, "%s", problem)
 		}
@@ -158,16 +142,5 @@ func (c client) checkRules(r *http.Request, t egress.Target) error {
 			return refused(t, egress.ReasonPath, "Allowed: %s.", egress.Named(rules.Paths))
 		}
 	}
-	return nil
-}
-
-// override returns a header of the kind. Servers that pass headers on as variables (RFC 3875
-// section 4.1.18) treat an underscore as a hyphen.
-func override(r *http.Request, kind string) string {
-	for name := range r.Header {
-		if overrides[http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))] == kind {
-			return name
-		}
-	}
-	return ""
+	return checkOverrides(r, t, rules)
 }

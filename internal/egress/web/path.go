@@ -5,6 +5,8 @@ import (
 	"path"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // pathProblem returns the defect of a path to which path rules apply, or "". A rule matches the
@@ -13,7 +15,8 @@ import (
 // characters, of a slash or a percent sign, and of the unreserved characters of RFC 3986
 // section 2.3. Some servers treat a semicolon as the start of parameters and drop them. Some
 // decode the escape of a slash or a percent sign twice or not at all. Invalid UTF-8 is refused
-// because some servers decode a dot or a slash from it.
+// because some servers decode a dot or a slash from it, and characters that have another form,
+// such as a full-width dot, because some servers replace them (UAX 15).
 func pathProblem(u *url.URL) string {
 	sent := u.EscapedPath()
 	for i := range len(sent) {
@@ -31,6 +34,9 @@ func pathProblem(u *url.URL) string {
 	if !utf8.ValidString(u.Path) {
 		return "The path is not UTF-8 when its escapes are undone."
 	}
+	if hasOtherForm(u.Path) {
+		return "The path has a character with another form, such as a full-width one, which could be read in two ways."
+	}
 	segments := strings.Split(strings.TrimPrefix(sent, "/"), "/")
 	for i, segment := range segments {
 		if segment == "." || segment == ".." || segment == "" && i < len(segments)-1 {
@@ -38,6 +44,13 @@ func pathProblem(u *url.URL) string {
 		}
 	}
 	return ""
+}
+
+// hasOtherForm reports whether Unicode normalization could change a path to another one. Composed
+// and decomposed text (ä in one or two characters) is accepted as it is, because both have the
+// same segments under every form.
+func hasOtherForm(p string) bool {
+	return norm.NFKD.String(p) != norm.NFD.String(p) || norm.NFC.String(p) != p && norm.NFD.String(p) != p
 }
 
 func unhex(c byte) byte {

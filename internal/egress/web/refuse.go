@@ -26,6 +26,8 @@ type refusal struct {
 	status int
 	why    string
 	text   string
+	// recorded reports that the refusal is already in the record.
+	recorded bool
 }
 
 func (r *refusal) Error() string { return r.text }
@@ -37,7 +39,7 @@ func refused(t egress.Target, why, detail string, args ...any) *refusal {
 	if detail != "" {
 		text = strings.TrimSpace(text + " " + fmt.Sprintf(detail, args...))
 	}
-	return &refusal{http.StatusForbidden, why, text}
+	return &refusal{status: http.StatusForbidden, why: why, text: text}
 }
 
 // sentence describes the refusal in the words used by the rest of the gateway.
@@ -76,11 +78,11 @@ func (s refusals) fail(w http.ResponseWriter, t egress.Target, err error) {
 	s.answer(w, no)
 }
 
-// own reports whether an error originates in this package or in package secret, and not in Connect
-// or Allow, whose errors are already recorded.
+// own reports whether an error originates in this package or in package secret and is not
+// recorded. Errors of Connect and Allow are already recorded.
 func own(err error) bool {
 	var no *refusal
-	return errors.As(err, &no) || secret.Word(err) != ""
+	return errors.As(err, &no) && !no.recorded || secret.Word(err) != ""
 }
 
 // outcome converts an error to the refusal sent to the client. Errors not known to be safe are
@@ -97,14 +99,14 @@ func outcome(t egress.Target, err error) *refusal {
 			status = http.StatusForbidden
 		}
 		if why := e.Fields["reason"]; why != "" || status == http.StatusForbidden {
-			return &refusal{status, why, sentences(e.Message, e.Remedy)}
+			return &refusal{status: status, why: why, text: sentences(e.Message, e.Remedy)}
 		}
 	}
 	what := "closed the connection without a valid HTTP response"
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		what = "did not answer in time"
 	}
-	return &refusal{http.StatusBadGateway, "", fmt.Sprintf("%s %s.", t, what)}
+	return &refusal{status: http.StatusBadGateway, text: fmt.Sprintf("%s %s.", t, what)}
 }
 
 // sentences joins the error and the next step.

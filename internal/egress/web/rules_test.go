@@ -9,6 +9,8 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"palyra/internal/egress"
 )
 
@@ -33,6 +35,51 @@ func TestRules(t *testing.T) {
 		{"GET /public/a", "X-Forwarded-Method: DELETE", egress.ReasonMethod},
 		{"GET /public/a", "X_Original_URL: /admin", egress.ReasonPath},
 		{"GET /public/a", "X-Forwarded-Uri: /admin", egress.ReasonPath},
+		{"GET /public/a", "X-HTTP-Method-Override: head", fine},
+		{"GET /public/a", "X-HTTP-Method-Override: HEAD, DELETE", egress.ReasonMethod},
+		{"GET /public/a", "Http-Method-Override: PUT", egress.ReasonMethod},
+		{"GET /public/a", "http_method_override: PUT", egress.ReasonMethod},
+		{"GET /public/a", "X-Method-Override: PUT", egress.ReasonMethod},
+		{"GET /public/a", "X-Method: PUT", egress.ReasonMethod},
+		{"GET /public/a", "X-Method: GET", fine},
+		{"GET /public/a", "X-Methods: PUT", fine},
+		{"GET /public/a", "X.Http.Method.Override: PUT", egress.ReasonMethod},
+		{"GET /public/a?_method=delete", "", egress.ReasonMethod},
+		{"GET /public/a?_method=GET", "", fine},
+		{"GET /public/a?_method=", "", fine},
+		{"GET /public/a?_METHOD=delete", "", egress.ReasonMethod},
+		{"GET /public/a?x=1;_method=delete", "", egress.ReasonMethod},
+		{"GET /public/a?%5Fmet%68od=%64elete", "", egress.ReasonMethod},
+		{"GET /public/a?+_method=delete", "", egress.ReasonMethod},
+		{"GET /public/a?.method=delete", "", egress.ReasonMethod},
+		{"GET /public/a?[method=delete", "", egress.ReasonMethod},
+		{"GET /public/a?_method%00x=delete", "", egress.ReasonMethod},
+		{"GET /public/a?_method=get&_method=delete", "", egress.ReasonMethod},
+		{"GET /public/a?method=delete&q=_method", "", fine},
+		{"GET /public/a", "X-Original-URL: /public/b", fine},
+		{"GET /public/a", "X-Original-URL: /public/b?_method=delete", egress.ReasonMethod},
+		{"GET /public/a", "X-Original-URL: /public/../admin", egress.ReasonPath},
+		{"GET /public/a", "X-Original-URL: http://example.org/public/b", egress.ReasonPath},
+		{"GET /public/a", "X-Original-URL: /public/b, /admin", egress.ReasonPath},
+		{"GET /public/a", "X-Rewrite-URL: /admin", egress.ReasonPath},
+		{"GET /public/a", "X-Forwarded-Path: /admin", egress.ReasonPath},
+		{"GET /public/a", "X-HTTP-Path-Override: /admin", egress.ReasonPath},
+		{"GET /public/a", "X_Envoy_Original_Path: /admin", egress.ReasonPath},
+		{"GET /public/a", "X-Accel-Redirect: /admin", egress.ReasonPath},
+		{"GET /public/a", "X-Request-URI: /admin", egress.ReasonPath},
+		{"GET /public/a", "Request-Uri: /admin", egress.ReasonPath},
+		{"GET /public/a", "REQUEST_URI: /public/b", fine},
+		{"GET /public/a", "X-Forwarded-Prefix: /public", egress.ReasonPath},
+		{"GET /public/a", "X-Script-Name: /public", egress.ReasonPath},
+		{"GET /public/a", "SCRIPT_NAME: /public", egress.ReasonPath},
+		{"GET /public/%EF%BC%8E%EF%BC%8E/admin", "", egress.ReasonPath}, // full-width dots
+		{"GET /public/a%EF%BC%8Fadmin", "", egress.ReasonPath},          // a full-width slash
+		{"GET /public/%E2%80%A5/admin", "", egress.ReasonPath},          // a two dot leader
+		{"GET /public/%EF%BD%81", "", egress.ReasonPath},                // a full-width a
+		{"GET /public/a%CD%BEb", "", egress.ReasonPath},                 // the Greek question mark, a semicolon
+		{"GET /public/a\uff0eb", "", egress.ReasonPath},
+		{"GET /public/%E4%B8%AD%E6%96%87", "", fine},
+		{"GET /public/a%CC%88", "", fine}, // ä, decomposed
 		{"GET /public/%c0%ae%c0%ae/admin", "", egress.ReasonPath},
 		{"GET /public/%ff", "", egress.ReasonPath},
 		{"GET /public", "", egress.ReasonPath},
@@ -110,9 +157,14 @@ func TestEmptyRules(t *testing.T) {
 	w.inspect(nil, nil)
 	host := w.host("example.org:80", nil)
 	c := w.serve()
-	say(t, c, bufio.NewReader(c), "DELETE /a/../b//c;d%2f?x HTTP/1.1\r\nHost: example.org\r\nX-HTTP-Method-Override: PUT\r\n\r\n", "DELETE")
-	if got := host.requests(); len(got) != 1 || got[0] != "DELETE example.org /a/../b//c;d%2f?x" {
-		t.Errorf("the host saw %q", got)
+	const uri = "/a/../b//c;d%2f%EF%BC%8E?_method=put"
+	say(t, c, bufio.NewReader(c), "DELETE "+uri+" HTTP/1.1\r\nHost: example.org\r\nX-HTTP-Method-Override: PUT\r\nX-Original-Url: /x\r\n"+
+		"Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 11\r\n\r\n_method=PUT", "DELETE")
+	if got := host.requests(); len(got) != 1 || got[0] != "DELETE example.org "+uri {
+		t.Fatalf("the host saw %q", got)
+	}
+	if h := host.header(0); h.Get("X-Http-Method-Override") != "PUT" || h.Get("X-Original-Url") != "/x" {
+		t.Errorf("the headers are %v", h)
 	}
 }
 
@@ -139,7 +191,7 @@ func TestMatchPath(t *testing.T) {
 // FuzzPath: a path without a problem is the same path to every parser: cleaning, decoding again
 // and encoding again do not change it.
 func FuzzPath(f *testing.F) {
-	for _, s := range []string{"/", "/a/b", "/a/../b", "/%2e", "/a%20b", "//a", "/a;b", `/a\b`, "/%2561", "/a%C3%A4", "/a/", "/.a/..b"} {
+	for _, s := range []string{"/", "/a/b", "/a/../b", "/%2e", "/a%20b", "//a", "/a;b", `/a\b`, "/%2561", "/a%C3%A4", "/a/", "/.a/..b", "/a%EF%BC%8E", "/\uff0e/b", "/a%CC%88", "/%CD%BE"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -158,6 +210,13 @@ func FuzzPath(f *testing.F) {
 		}
 		if strings.Count(u.Path, "/") != strings.Count(u.EscapedPath(), "/") {
 			t.Fatalf("%q: the path %q hides a slash", s, u.Path)
+		}
+		for _, form := range []norm.Form{norm.NFC, norm.NFD, norm.NFKC, norm.NFKD} {
+			other := form.String(u.Path)
+			if strings.Count(other, "/") != strings.Count(u.Path, "/") || strings.ContainsAny(other, "\\;") || strings.Count(other, ".") != strings.Count(u.Path, ".") ||
+				path.Clean(other) != form.String(path.Clean(u.Path)) {
+				t.Fatalf("%q: normalized, the path %q is %q", s, u.Path, other)
+			}
 		}
 		back, err := url.ParseRequestURI(u.EscapedPath())
 		if err != nil || back.Path != u.Path {
