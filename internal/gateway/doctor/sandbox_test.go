@@ -79,9 +79,9 @@ func TestDoctorSeesEgress(t *testing.T) {
 // TestAppArmorProfileIsDocumented: the doctor and the document have the same profile.
 func TestAppArmorProfileIsDocumented(t *testing.T) {
 	t.Parallel()
-	text := must.Get(os.ReadFile("../../../docs/sandbox.md"))(t)
+	text := must.Get(os.ReadFile("../../../docs/operations.md"))(t)
 	if !strings.Contains(string(text), "```\n"+appArmorProfile+"```") {
-		t.Error("docs/sandbox.md has another AppArmor profile than the doctor")
+		t.Error("docs/operations.md has another AppArmor profile than the doctor")
 	}
 	if got := profileFor("/opt/palyrad"); !strings.Contains(got, "profile palyrad /opt/palyrad flags=(unconfined) {") {
 		t.Errorf("the profile is\n%s", got)

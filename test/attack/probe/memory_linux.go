@@ -104,7 +104,8 @@ func lock(n int) error {
 	return unix.Mlock(b)
 }
 
-// pipes fills pipe buffers, which count against no process.
+// pipes fills pipe buffers, which count against no process. A pipe whose writing end is closed keeps
+// its buffer, so that it takes one descriptor.
 func pipes(n int) error {
 	chunk := make([]byte, mib)
 	for held := 0; held < n*mib; {
@@ -112,9 +113,9 @@ func pipes(n int) error {
 		if err := unix.Pipe2(p[:], unix.O_NONBLOCK); err != nil {
 			return err
 		}
-		_, _ = unix.FcntlInt(uintptr(p[1]), unix.F_SETPIPE_SZ, mib)
+		_, _ = unix.FcntlInt(uintptr(p[1]), unix.F_SETPIPE_SZ, mib) // refused in a sandbox
 		written, err := unix.Write(p[1], chunk)
-		if err != nil {
+		if err := errors.Join(err, unix.Close(p[1])); err != nil {
 			return err
 		}
 		held += written
