@@ -25,7 +25,6 @@ type machine struct {
 	sandbox.Backend
 	mu     sync.Mutex
 	broken error
-	probes int
 	// times are the times of the probes.
 	times []time.Time
 }
@@ -48,10 +47,16 @@ func (m *machine) Run(context.Context, sandbox.Spec) (sandbox.Report, error) {
 
 func (m *machine) Probe(context.Context) sandbox.Status {
 	m.mu.Lock()
-	m.probes++
 	m.times = append(m.times, time.Now())
 	m.mu.Unlock()
 	return sandbox.Status{Rung: sandbox.Full}.Tried(sandbox.Report{Applied: []string{"mask"}}, m.failure())
+}
+
+// probed returns the times of the probes.
+func (m *machine) probed() []time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.times)
 }
 
 func (*machine) Close() error { return nil }
@@ -101,8 +106,8 @@ func TestStatusFollowsTheMachine(t *testing.T) {
 		if again := strings.Count(log.String(), "sandboxes fail"); said != 1 || again != 1 {
 			t.Errorf("the same problem was logged %d and then %d times", said, again)
 		}
-		if m.probes < 60 || m.probes > 70 {
-			t.Errorf("%d probes in an hour, want about one a minute", m.probes)
+		if probes := len(m.probed()); probes < 60 || probes > 70 {
+			t.Errorf("%d probes in an hour, want about one a minute", probes)
 		}
 
 		m.set(nil)
@@ -132,12 +137,12 @@ func TestFailedCallTriggersNoProbe(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		var ended sync.WaitGroup
 		ended.Go(func() { _ = w.Follow(ctx) })
-		probes := m.probes
+		probes := len(m.probed())
 		m.set(reason.Errorf(reason.BindingMismatch, "another program"))
 		_, _ = w.Run(ctx, sandbox.Spec{})
 		synctest.Wait()
-		if !w.Status().Available || m.probes != probes || log.Len() != 0 {
-			t.Errorf("%+v, %d probes, log %q", w.Status(), m.probes, log)
+		if !w.Status().Available || len(m.probed()) != probes || log.Len() != 0 {
+			t.Errorf("%+v, %d probes, log %q", w.Status(), len(m.probed()), log)
 		}
 		stop()
 		ended.Wait()
@@ -203,12 +208,13 @@ func TestPassingFailureRefusesNoCall(t *testing.T) {
 				if st := w.Status(); st.Available != row.available || st.Passing || row.available && !slices.Contains(st.Layers, "mask") {
 					t.Errorf("after a failed probe the status is %+v", st)
 				}
-				first := len(m.times)
+				first := len(m.probed())
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
 				var waits []time.Duration
-				for i := first; i < len(m.times); i++ {
-					waits = append(waits, m.times[i].Sub(m.times[i-1]))
+				times := m.probed()
+				for i := first; i < len(times); i++ {
+					waits = append(waits, times[i].Sub(times[i-1]))
 				}
 				want := []time.Duration{5, 10, 20, 40, 60, 60, 60}
 				for i := range want {
@@ -217,10 +223,10 @@ func TestPassingFailureRefusesNoCall(t *testing.T) {
 				if !slices.Equal(waits, want) {
 					t.Errorf("the intervals of the probes are %v, want %v", waits, want)
 				}
-				probes := m.probes
+				probes := len(times)
 				_, _ = w.Run(ctx, sandbox.Spec{})
 				synctest.Wait()
-				if probed := m.probes != probes; probed == row.available || w.Status().Available != row.available {
+				if probed := len(m.probed()) != probes; probed == row.available || w.Status().Available != row.available {
 					t.Errorf("after a failed call: a probe %t, the status %+v", probed, w.Status())
 				}
 				stop()

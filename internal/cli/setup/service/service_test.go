@@ -83,7 +83,7 @@ func TestLimits(t *testing.T) {
 		slices.Sort(list)
 		return list
 	}
-	text := must.Get(os.ReadFile(filepath.Join("..", "..", "..", "..", "packaging", "palyrad.user.service")))(t)
+	text := must.Get(os.ReadFile(filepath.Join("..", "..", "..", "..", "packaging", "linux", "palyrad.user.service")))(t)
 	if got, want := lines(serviceUnit), lines(string(text)); !slices.Equal(got, want) {
 		t.Errorf("the unit has %q\nwant %q", got, want)
 	}
