@@ -110,7 +110,7 @@ var rules = []struct {
 			"belongs to internal/call/policy":  {"internal/call/decision/a.go": `package decision; import _ "github.com/cedar-policy/cedar-go/types"`},
 			"use the wire format":              {"internal/call/a.go": `package call; import _ "connectrpc.com/connect"`},
 			"belongs to internal/store/sqlite": {"internal/evidence/journal/a.go": `package journal; import _ "database/sql"`},
-			"Anthropic's links 5 MB":           {"internal/run/model/anthropic/a.go": `package anthropic; import _ "github.com/anthropics/anthropic-sdk-go/option"`},
+			"Anthropic's SDK links 5 MB":       {"internal/run/model/anthropic/a.go": `package anthropic; import _ "github.com/anthropics/anthropic-sdk-go/option"`},
 			"OpenAI's 20 MB":                   {"internal/run/model/openai/a.go": `package openai; import _ "github.com/openai/openai-go/v3"`},
 			"belongs to no package":            {"internal/gateway/a.go": `package gateway; import _ "github.com/tetratelabs/wazero"`},
 			"one message of grpc-go":           {"internal/surface/api/a.go": `package api; import _ "google.golang.org/grpc/health/grpc_health_v1"`},

@@ -149,7 +149,7 @@ var Homes = []Home{
 	},
 	{
 		Modules: []string{"github.com/anthropics/anthropic-sdk-go", "github.com/openai/openai-go"},
-		Why:     "of these SDKs palyrad would use one request and its events, and Anthropic's links 5 MB with OpenTelemetry, OpenAI's 20 MB; internal/run/model has what is used",
+		Why:     "palyrad needs one request and its events of each API. Anthropic's SDK links 5 MB with OpenTelemetry, and OpenAI's 20 MB. internal/run/model implements both requests",
 	},
 	{
 		Modules: []string{"github.com/coreos/go-oidc", "github.com/go-jose/go-jose", "golang.org/x/oauth2"},

@@ -198,14 +198,14 @@ func TestDebRefuses(t *testing.T) {
 	check(t, "deb: links in the state directory are not followed", func(t *testing.T) {
 		m := newServing(t)
 		m.run("systemctl", "stop", "palyrad").succeeds(t)
-		m.write("/root/canary", "mine", 0o600)
+		m.write("/srv/canary", "mine", 0o600)
 		for _, name := range []string{"palyra.db-wal", "palyra.db-head", "palyrad.lock", "vault.json", "tmp"} {
-			m.run(as("palyra", "sh", "-c", "rm -rf "+stateDir+"/"+name+"; ln -s /root/canary "+stateDir+"/"+name)...).succeeds(t)
+			m.run(as("palyra", "sh", "-c", "rm -rf "+stateDir+"/"+name+"; ln -s /srv/canary "+stateDir+"/"+name)...).succeeds(t)
 		}
 		m.dpkg("-i", deb(t, packageDir)).succeeds(t)
 		m.dpkg("--purge", "palyra").succeeds(t)
-		m.run("stat", "-c", "%U %a %s", "/root/canary").succeeds(t).prints(t, "root 600 4\n")
-		if m.read("/root/canary") != "mine" {
+		m.run("stat", "-c", "%U %a %s", "/srv/canary").succeeds(t).prints(t, "root 600 4\n")
+		if m.read("/srv/canary") != "mine" {
 			t.Fatal("a maintainer script wrote through a link of the user palyra")
 		}
 	})

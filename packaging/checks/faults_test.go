@@ -240,8 +240,8 @@ func TestCheckOfAnUpgrade(t *testing.T) {
 		m.dpkg("-i", deb(t, packageDir)).succeeds(t)
 		m.write("/usr/bin/palyrad", "#!/bin/sh\nset -- $(cat /proc/$$/stat)\necho \"session $6 memory $(ulimit -v) user $(id -u)\"\n", 0o755)
 		text := must(os.ReadFile(filepath.Join(sourceDir, "packaging/linux/check.sh")))(t)
-		m.write("/root/check.sh", string(text), 0o644)
-		out := m.run("sh", "-euc", `. /root/check.sh; set -- $(cat /proc/$$/stat); echo "caller $6"; check`).succeeds(t).out
+		m.write("/srv/check.sh", string(text), 0o644)
+		out := m.run("sh", "-euc", `. /srv/check.sh; set -- $(cat /proc/$$/stat); echo "caller $6"; check`).succeeds(t).out
 		found := regexp.MustCompile(`caller (\d+)\nsession (\d+) memory \d+ user (\d+)`).FindStringSubmatch(out)
 		if found == nil || found[2] == found[1] || found[2] == "0" || found[3] == "0" {
 			t.Fatalf("the check shares the session or the user of root: %s", out)

@@ -27,7 +27,7 @@ func verifiers(t *testing.T) map[string][]string {
 	}
 }
 
-// copyOf returns a folder with links to all artifacts; a case replaces what it changes.
+// copyOf returns a folder with links to all artifacts. A case replaces the artifact that it changes.
 func copyOf(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

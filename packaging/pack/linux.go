@@ -53,7 +53,12 @@ func linuxPackage(o options, rel release, format linuxFormat, arch, compression 
 	if err != nil {
 		return nil, err
 	}
-	scripts, err := maintainerScripts(o, rel, format.name+"_"+arch+".scripts")
+	folder, err := os.MkdirTemp("", "palyra-scripts-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	scripts, err := maintainerScripts(o, rel, folder)
 	if err != nil {
 		return nil, err
 	}

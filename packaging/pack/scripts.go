@@ -13,12 +13,8 @@ import (
 )
 
 // maintainerScripts completes the scripts in packaging/linux, which deb and rpm share, and writes
-// them into a folder of the stage.
+// them into a folder.
 func maintainerScripts(o options, rel release, folder string) (nfpm.Scripts, error) {
-	folder = filepath.Join(o.stage, folder)
-	if err := makeFolder(folder); err != nil {
-		return nfpm.Scripts{}, err
-	}
 	schema, err := storeSchema(o.root)
 	if err != nil {
 		return nfpm.Scripts{}, err

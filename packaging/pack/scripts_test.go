@@ -11,8 +11,8 @@ import (
 // TestMaintainerScripts: the scripts have no placeholder left, and a POSIX shell parses them. The
 // controls are a source directory without migrations and a user file without a user.
 func TestMaintainerScripts(t *testing.T) {
-	o := options{root: "../..", stage: t.TempDir()}
-	scripts, err := maintainerScripts(o, release{version: "1.2.3"}, "scripts")
+	o := options{root: "../.."}
+	scripts, err := maintainerScripts(o, release{version: "1.2.3"}, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

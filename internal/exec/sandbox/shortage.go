@@ -24,7 +24,7 @@ var shortages = []struct {
 }
 
 // Passing reports whether a sandbox could not be built because of a resource that other programs
-// hold at the moment. The next call may succeed, so such an error is no property of the machine.
+// hold at the moment. The next call may succeed, so such an error proves nothing about the machine.
 func Passing(err error) bool {
 	_, passing := nextStep(err)
 	return passing
@@ -55,7 +55,7 @@ func Unbuildable(err error) error {
 }
 
 // ShortageIn returns the errno of a passing failure in the output of a program that ends its
-// messages with the text of the errno, 0 if there is none.
+// messages with the text of the errno, or 0.
 func ShortageIn(output string) syscall.Errno {
 	for line := range strings.Lines(strings.ToLower(output)) {
 		for _, s := range shortages {

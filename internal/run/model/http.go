@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"palyra/internal/core/reason"
+	"palyra/internal/core/version"
 )
 
 const (
@@ -55,6 +56,20 @@ func HTTPClient(idle time.Duration) *http.Client {
 		IdleConnTimeout:        90 * time.Second,
 		MaxResponseHeaderBytes: 1 << 20,
 	}}}
+}
+
+// Post sends a JSON body to a provider and returns the response, a stream of events. The header has
+// the fields of the provider, such as the key.
+func Post(ctx context.Context, client *http.Client, address string, body []byte, header http.Header) (*http.Response, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header = header
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "text/event-stream")
+	req.Header.Set("User-Agent", "palyra/"+version.String())
+	return client.Do(req)
 }
 
 // guard converts every response that is not a stream to an error. Redirects are such errors, too,

@@ -3,14 +3,12 @@
 package anthropic
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 
-	"palyra/internal/core/version"
 	"palyra/internal/run/model"
 )
 
@@ -62,16 +60,9 @@ func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(m
 }
 
 func (p *Provider) post(ctx context.Context, body []byte, key model.Key) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.address, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("User-Agent", "palyra/"+version.String())
-	req.Header.Set("Anthropic-Version", apiVersion)
+	header := http.Header{"Anthropic-Version": {apiVersion}}
 	if !key.IsZero() {
-		req.Header.Set("X-Api-Key", key.Reveal())
+		header.Set("X-Api-Key", key.Reveal())
 	}
-	return p.client.Do(req)
+	return model.Post(ctx, p.client, p.address, body, header)
 }

@@ -4,14 +4,12 @@
 package openai
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
 
-	"palyra/internal/core/version"
 	"palyra/internal/run/model"
 )
 
@@ -57,15 +55,9 @@ func (p *Provider) Generate(ctx context.Context, r model.Request, observe func(m
 }
 
 func (p *Provider) post(ctx context.Context, body []byte, key model.Key) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.address, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
-	req.Header.Set("User-Agent", "palyra/"+version.String())
+	header := make(http.Header)
 	if !key.IsZero() {
-		req.Header.Set("Authorization", "Bearer "+key.Reveal())
+		header.Set("Authorization", "Bearer "+key.Reveal())
 	}
-	return p.client.Do(req)
+	return model.Post(ctx, p.client, p.address, body, header)
 }
