@@ -159,6 +159,11 @@ func (g *inspectedGateway) listen(t *testing.T, name string, random guesser, dea
 	}
 	for time.Now().Before(deadline) {
 		way := random.one(slices.Sorted(maps.Keys(ways))...)
+		// Every other request of the control is one that has not leaked yet: by chance alone, a
+		// busy machine does not find the rarest leak in time.
+		if missing := g.unheard(); control && calls%2 == 1 {
+			way = random.one(missing...)
+		}
 		what := ways[way](random)
 		calls++
 		for _, h := range []*leakDetector{g.leaks, g.text} {
@@ -172,20 +177,23 @@ func (g *inspectedGateway) listen(t *testing.T, name string, random guesser, dea
 				return
 			}
 		}
-		if control && !slices.ContainsFunc(hearing, func(way string) bool { return !g.leakedBy[way] }) {
+		if control && len(g.unheard()) == 0 {
 			break
 		}
 	}
-	for _, way := range hearing {
-		if control && !g.leakedBy[way] {
-			t.Errorf("the control leaks nothing by %s", way)
-		}
+	if missing := g.unheard(); control && len(missing) > 0 {
+		t.Errorf("the control leaks nothing by %s", strings.Join(missing, ", "))
 	}
 	t.Logf("%s: %d requests, %d bytes", name, calls, g.leaks.bytes+g.text.bytes)
 }
 
 // hearing are the interfaces that return content to members with read permission.
 var hearing = []string{"a call", "an explanation", "an evaluation of another's call", "an edit", "an export", "change sets"}
+
+// unheard returns the interfaces of hearing that have leaked nothing yet.
+func (g *inspectedGateway) unheard() []string {
+	return slices.DeleteFunc(slices.Clone(hearing), func(way string) bool { return g.leakedBy[way] })
+}
 
 // ways returns the kinds of requests by name.
 func (g *inspectedGateway) ways() map[string]func(guesser) string {
