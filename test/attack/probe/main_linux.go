@@ -18,7 +18,7 @@ func attacks() map[string]attack {
 	all := map[string]attack{}
 	for _, group := range []map[string]attack{
 		writes(), reads(), links(), specials(), processes(), namespaces(), mounts(), descriptors(), terminals(), rings(), tables(),
-		kernel(), remains(), storms(), memory(), hoards(),
+		kernel(), remains(), storms(), memory(), hoards(), shares(),
 	} {
 		maps.Copy(all, group)
 	}
