@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -26,22 +27,8 @@ func TestBoundaryAsOrdinaryUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		return // the rows were already tried as an ordinary user
 	}
-	// The binary of `go test` is in a directory that only root can traverse.
-	binary := filepath.Join(places.base, "attack.test")
-	self := must.Get(os.Executable())(t)
-	// A separate process makes the copy. If this process had the file open for writing, a
-	// concurrent fork could inherit the descriptor, and execve(2) would fail (ETXTBSY).
-	if text, err := exec.CommandContext(t.Context(), "cp", self, binary).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, text)
-	}
-	home := filepath.Join(places.base, "user")
-	must.Do(t, errors.Join(os.Chmod(binary, 0o755), os.Mkdir(home, 0o700), os.Chown(home, ordinaryUser, ordinaryUser)))
-	outcomes := filepath.Join(home, "outcomes.json")
-	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^TestBoundary$")
-	cmd.Dir = "/"
-	cmd.Env = append(os.Environ(), userBase+"="+places.base, userHome+"="+home, userResults+"="+outcomes, "TMPDIR="+home, "HOME="+home, "GORACE=atexit_sleep_ms=0")
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
-	text, failed := cmd.CombinedOutput()
+	outcomes := filepath.Join(places.base, "user", "outcomes.json")
+	text, failed := asOrdinaryUser(t, "TestBoundary", outcomes)
 	if err := results.load(outcomes); err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
@@ -49,3 +36,29 @@ func TestBoundaryAsOrdinaryUser(t *testing.T) {
 		t.Errorf("as an ordinary user: %v\n%s", failed, text)
 	}
 }
+
+// asOrdinaryUser runs one test of this binary in a process of an ordinary user, which writes its
+// outcomes to a file unless the name is empty.
+func asOrdinaryUser(t *testing.T, test, outcomes string) (text []byte, err error) {
+	t.Helper()
+	home := filepath.Join(places.base, "user")
+	binary := filepath.Join(places.base, "attack.test")
+	copyBinary.Do(func() {
+		// The binary of `go test` is in a directory that only root can traverse.
+		self := must.Get(os.Executable())(t)
+		// A separate process makes the copy. If this process had the file open for writing, a
+		// concurrent fork could inherit the descriptor, and execve(2) would fail (ETXTBSY).
+		if text, err := exec.CommandContext(t.Context(), "cp", self, binary).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		must.Do(t, errors.Join(os.Chmod(binary, 0o755), os.Mkdir(home, 0o700), os.Chown(home, ordinaryUser, ordinaryUser)))
+	})
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run=^"+test+"$", "-test.v")
+	cmd.Dir = "/"
+	cmd.Env = append(os.Environ(), userBase+"="+places.base, userHome+"="+home, userResults+"="+outcomes, "TMPDIR="+home, "HOME="+home, "GORACE=atexit_sleep_ms=0")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinaryUser, Gid: ordinaryUser}}
+	return cmd.CombinedOutput()
+}
+
+// copyBinary copies the test binary once, for all tests of an ordinary user.
+var copyBinary sync.Once

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"unsafe"
@@ -14,6 +15,7 @@ func shares() map[string]attack {
 		"allocate":     allocate,
 		"asynchronous": asynchronous,
 		"large-pipe":   largePipe,
+		"in-flight":    inFlight,
 	}
 }
 
@@ -93,4 +95,25 @@ func largePipe(args []string) (string, error) {
 	}
 	size, _, errno := unix.Syscall(unix.SYS_FCNTL, uintptr(ends[0]), command, 1<<20)
 	return fmt.Sprintf("%d bytes", size), failure(errno)
+}
+
+// inFlight sends descriptors over a socket that nobody receives, until the kernel refuses more to
+// this user, and keeps them there.
+func inFlight([]string) (string, error) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	sent := 0
+	for ; ; sent++ {
+		err := unix.Sendmsg(pair[0], []byte("x"), unix.UnixRights(0), nil, 0)
+		if errors.Is(err, unix.ETOOMANYREFS) {
+			break
+		}
+		if err != nil {
+			return "", fmt.Errorf("after %d descriptors: %w", sent, err)
+		}
+	}
+	awaitKill()
+	return fmt.Sprintf("%d descriptors", sent), nil
 }
