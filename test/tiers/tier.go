@@ -222,6 +222,13 @@ var tiers = []tier{
 		in:    func(p pkg) bool { return p.within("test/facts") },
 		flags: goFlags{race: true, programs: true, long: true}, variables: []string{"TEST_PALYRA_FACTS_TIME=2m"},
 	},
+	{
+		name: "runs", suite: long, memory: 4, budget: 5 * time.Minute,
+		about: "5,000 programs in sandboxes, four at a time and a tenth of them hostile, as root and as an ordinary user",
+		needs: sandboxNeeds,
+		in:    func(p pkg) bool { return p.within("test/attack") },
+		flags: goFlags{programs: true, run: "TestHonestRuns"}, variables: []string{"TEST_PALYRA_ATTACK_RUNS=5000"},
+	},
 }
 
 // sandboxNeeds are the needs of tests that run programs in sandboxes.
