@@ -8,87 +8,52 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// send writes one message with descriptors.
-func send(r inside.Report, fds ...int) error {
+// send writes one message.
+func send(r inside.Report) error { return sendRights(r, nil) }
+
+// offer writes one message with descriptors. palyrad takes them by number, or with pass receives
+// them with the message. They MUST stay open until the tool starts.
+func offer(r inside.Report, pass bool, fds ...int) error {
+	if pass && len(fds) > 0 {
+		return sendRights(r, unix.UnixRights(fds...))
+	}
+	r.Files = fds
+	return send(r)
+}
+
+func sendRights(r inside.Report, rights []byte) error {
 	text := inside.Encode(&r)
 	if len(text) > inside.MaxMessage {
 		return unix.EMSGSIZE
 	}
-	var rights []byte
-	if len(fds) > 0 {
-		rights = unix.UnixRights(fds...)
-	}
 	return unix.Sendmsg(inside.ControlFD, text, rights, nil, unix.MSG_NOSIGNAL)
 }
 
-// receive reads one message with its descriptors. A closed socket is an error: palyrad no longer
-// needs the run.
-func receive(text []byte) (n int, fds []int, err error) {
-	rights := make([]byte, unix.CmsgSpace(4*inside.MaxFiles))
+// await blocks until palyrad sends a message, which must be the given one. A closed socket is an
+// error: palyrad no longer needs the run.
+func await(word string) error {
+	var text [8]byte
 	for {
-		var got, flags int
-		n, got, flags, _, err = unix.Recvmsg(inside.ControlFD, text, rights, unix.MSG_CMSG_CLOEXEC)
+		n, err := unix.Read(inside.ControlFD, text[:])
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
-			return 0, nil, err
-		case n == 0:
-			return 0, nil, unix.ECANCELED
-		case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
-			return 0, nil, unix.EMSGSIZE
-		case got == 0:
-			return n, nil, nil
+			return err
+		case string(text[:n]) != word:
+			return unix.ECANCELED
 		}
-		fds, err = descriptors(rights[:got])
-		return n, fds, err
+		return nil
 	}
 }
 
-func descriptors(rights []byte) ([]int, error) {
-	messages, err := unix.ParseSocketControlMessage(rights)
-	if err != nil {
-		return nil, err
+// awaitOrder blocks until a call arrives, and returns its order.
+func awaitOrder() (order inside.Order, err error) {
+	if err := await(inside.Ordered); err != nil {
+		return order, fail("waiting for the order", err)
 	}
-	var fds []int
-	for i := range messages {
-		some, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			return nil, err
-		}
-		fds = append(fds, some...)
-	}
-	return fds, nil
-}
-
-// awaitOrder blocks until a call arrives. It returns the call's order, and the descriptors to
-// which the order refers by number.
-func awaitOrder() (inside.Order, []int, error) {
-	const step = "waiting for the order"
-	var order inside.Order
-	var word [8]byte
-	_, fds, err := receive(word[:])
-	if err != nil {
-		return order, nil, fail(step, err)
-	}
-	if len(fds) == 0 {
-		return order, nil, fail(step, unix.EINVAL)
-	}
-	if err := readSealed(fds[0], &order); err != nil {
-		return order, nil, err
-	}
-	if max(order.Stdin, order.Bytes, order.Secrets, order.Filter, order.Watched) >= len(fds) {
-		return order, nil, fail(step, unix.EBADF)
-	}
-	return order, fds, nil
+	return order, readSealed(inside.OrderFD, &order)
 }
 
 // awaitGo blocks until palyrad has checked the report.
-func awaitGo() error {
-	var word [8]byte
-	n, _, err := receive(word[:])
-	if err == nil && string(word[:n]) != inside.Go {
-		err = unix.ECANCELED
-	}
-	return fail("waiting at the gate", err)
-}
+func awaitGo() error { return fail("waiting at the gate", await(inside.Go)) }

@@ -16,37 +16,33 @@ import (
 func inner(i inside.Inner) error {
 	shows := environmentShows(i)
 	if i.Network != nil {
-		if err := network(*i.Network); err != nil {
+		if err := network(*i.Network, i.Pass); err != nil {
 			return err
 		}
 	}
 	if err := dropPrivileges(i); err != nil {
 		return err
 	}
-	order, fds, err := awaitOrder()
+	order, err := awaitOrder()
 	if err != nil {
 		return err
 	}
-	unpinned, err := prepare(i, order, fds)
+	unpinned, err := prepare(i, order)
 	if err != nil {
 		return err
 	}
-	listener, err := filter(order, fds)
-	if err != nil {
-		return fail("installing the system call filter", err)
+	var listener []int
+	if order.Filter {
+		if listener, err = filter(); err != nil {
+			return fail("installing the system call filter", err)
+		}
 	}
 	report, err := readBack(i, order)
 	if err != nil {
 		return err
 	}
-	report.Environ, report.Unpinned, report.Watched = shows, unpinned, listener >= 0
-	if listener >= 0 {
-		err = send(report, listener)
-		unix.Close(listener)
-	} else {
-		err = send(report)
-	}
-	if err != nil {
+	report.Environ, report.Unpinned, report.Watched = shows, unpinned, listener != nil
+	if err := offer(report, i.Pass, listener...); err != nil {
 		return fail("sending the report", err)
 	}
 	if err := awaitGo(); err != nil {
@@ -94,19 +90,19 @@ func dropPrivileges(i inside.Inner) error {
 
 // prepare executes the requests of the order before the tool starts. It returns the operands that
 // could not be pinned.
-func prepare(i inside.Inner, order inside.Order, fds []int) (unpinned []int, err error) {
-	if order.Bytes != 0 {
-		if unpinned, err = pin(i.Dir, order.Operands, fds[order.Bytes]); err != nil {
+func prepare(i inside.Inner, order inside.Order) (unpinned []int, err error) {
+	if len(order.Operands) > 0 {
+		if unpinned, err = pin(i.Dir, order.Operands, inside.BytesFD); err != nil {
 			return nil, err
 		}
 	}
-	if order.Secrets != 0 {
-		if err := placeSecrets(order, fds[order.Secrets]); err != nil {
+	if len(order.SecretFiles) > 0 {
+		if err := placeSecrets(order, inside.SecretsFD); err != nil {
 			return nil, fail(inside.StepSecrets, err)
 		}
 	}
-	if order.Stdin != 0 {
-		if err := unix.Dup3(fds[order.Stdin], 0, 0); err != nil {
+	if order.Stdin {
+		if err := unix.Dup3(inside.StdinFD, 0, 0); err != nil {
 			return nil, fail("handing over standard input", err)
 		}
 	}
@@ -194,28 +190,24 @@ func dropCapabilities() error {
 	return fail("dropping capabilities", unix.Capset(&header, &none[0]))
 }
 
-// filter installs the order's filter on this thread. It is the last layer, because it may forbid
-// calls that the others need. It returns a listener for the calls that the filter reports, or -1
-// if the kernel is too old or a listener is already active around this sandbox.
-func filter(order inside.Order, fds []int) (listener int, err error) {
-	if order.Watched != 0 {
-		// Without the second flag, which exists since Linux 5.19, a signal interrupts a call with
-		// EINTR while its answer is pending.
-		const listen, patient = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
-		for _, flags := range []uintptr{listen | patient, listen} {
-			fd, err := install(fds[order.Watched], flags)
-			if err == nil {
-				return fd, nil
-			}
-			if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINVAL) {
-				return -1, err
-			}
+// filter installs the filter on this thread. It is the last layer, because it may forbid calls
+// that the others need. It returns a listener for the calls that the filter reports, or none if
+// the kernel is too old or a listener is already active around this sandbox.
+func filter() (listener []int, err error) {
+	// Without the second flag, which exists since Linux 5.19, a signal interrupts a call with
+	// EINTR while its answer is pending.
+	const listen, patient = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	for _, flags := range []uintptr{listen | patient, listen} {
+		fd, err := install(inside.WatchedFD, flags)
+		if err == nil {
+			return []int{fd}, nil
+		}
+		if !errors.Is(err, unix.EBUSY) && !errors.Is(err, unix.EINVAL) {
+			return nil, err
 		}
 	}
-	if order.Filter != 0 {
-		_, err = install(fds[order.Filter], 0)
-	}
-	return -1, err
+	_, err = install(inside.FilterFD, 0)
+	return nil, err
 }
 
 func install(fd int, flags uintptr) (int, error) {

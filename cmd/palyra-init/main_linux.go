@@ -36,7 +36,7 @@ func run(args []string) int {
 	case inside.StageProbe:
 		return probe(args[2:])
 	}
-	for fd := inside.ControlFD; fd <= inside.HelperFD; fd++ {
+	for fd := inside.ControlFD; fd <= inside.LastFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
 	var spec inside.Spec

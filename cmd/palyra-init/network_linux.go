@@ -14,9 +14,9 @@ import (
 // (net.core.somaxconn).
 const backlog = 4096
 
-// network creates the listeners for the allowed hosts and passes them on. The loopback interface
-// is up by now. It changes nothing in palyrad's own network.
-func network(n inside.Network) error {
+// network creates the listeners for the allowed hosts and offers them to palyrad. The loopback
+// interface is up by now. It changes nothing in palyrad's own network.
+func network(n inside.Network, pass bool) error {
 	if !n.Valid() {
 		return fail(inside.StepNetwork, unix.EINVAL)
 	}
@@ -36,11 +36,6 @@ func network(n inside.Network) error {
 		wide = unix.AF_INET
 	}
 	var fds []int
-	defer func() {
-		for _, fd := range fds {
-			unix.Close(fd)
-		}
-	}()
 	for _, l := range n.Listeners() {
 		fd, err := listen(l, wide)
 		if err != nil {
@@ -48,7 +43,7 @@ func network(n inside.Network) error {
 		}
 		fds = append(fds, fd)
 	}
-	return fail(inside.StepNetwork, send(inside.Report{Captured: families}, fds...))
+	return fail(inside.StepNetwork, offer(inside.Report{Captured: families}, pass, fds...))
 }
 
 func hasIPv6() bool {

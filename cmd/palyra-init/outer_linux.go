@@ -31,12 +31,12 @@ func outer(o inside.Outer) error {
 	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
 		return fail("giving up capabilities", err)
 	}
-	for fd := inside.ControlFD; fd <= inside.HelperFD; fd++ {
+	for fd := inside.ControlFD; fd <= inside.LastFD; fd++ {
 		_, _ = unix.FcntlInt(uintptr(fd), unix.F_SETFD, 0)
 	}
 	// The daemon gave this process an empty environment.
 	err = unix.Exec(o.Exec, o.Argv, os.Environ())
-	for fd := inside.ControlFD; fd <= inside.HelperFD; fd++ {
+	for fd := inside.ControlFD; fd <= inside.LastFD; fd++ {
 		unix.CloseOnExec(fd)
 	}
 	return fail("starting bubblewrap", err)

@@ -44,6 +44,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(shortSpec) != "" {
 		os.Exit(shortMain())
 	}
+	if os.Getenv(flightSpec) != "" {
+		os.Exit(flightMain())
+	}
 	if os.Getenv(bombsMark) != "" {
 		os.Exit(bombsMain())
 	}

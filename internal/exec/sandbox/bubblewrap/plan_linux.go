@@ -42,6 +42,9 @@ func (r *Runner) plan(s sandbox.Spec, workspace *jail.Directory, guard *jail.Gua
 
 func (d *draft) build() error {
 	d.plan.Mode, d.plan.Limits, d.plan.ID = d.spec.Workspace, d.spec.Limits, jail.InsideID
+	if d.spec.Session != nil {
+		d.plan.Stdin = d.spec.Session.Stdin
+	}
 	d.layout = layout{
 		readOnly: d.mode() == sandbox.ReadOnly, tmp: d.spec.Limits.Tmp,
 		hostNetwork: d.spec.Egress != egress.Strict, without: d.runner.machine.Without,

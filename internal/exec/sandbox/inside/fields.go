@@ -57,6 +57,7 @@ func (i *Inner) code(c *coder) {
 	i.Workspace.code(c)
 	flag(&i.First, c)
 	list(&i.Masks, c, text)
+	flag(&i.Pass, c)
 	flag(&i.KeepDescriptors, c)
 	flag(&i.DropCapabilities, c)
 	flag(&i.NoNewPrivs, c)
@@ -88,14 +89,11 @@ func (o *Order) code(c *coder) {
 	list(&o.Env, c, text)
 	text(&o.Cwd, c)
 	list(&o.Rlimits, c, (*Rlimit).code)
-	number(&o.Stdin, c)
-	number(&o.Bytes, c)
+	flag(&o.Stdin, c)
 	list(&o.Operands, c, (*Operand).code)
-	number(&o.Secrets, c)
 	text(&o.SecretDir, c)
 	list(&o.SecretFiles, c, (*SecretFile).code)
-	number(&o.Filter, c)
-	number(&o.Watched, c)
+	flag(&o.Filter, c)
 }
 
 func (o *Operand) code(c *coder) {
@@ -130,6 +128,7 @@ func (r *Report) code(c *coder) {
 	text(&r.Failed, c)
 	text(&r.Error, c)
 	number(&r.Errno, c)
+	list(&r.Files, c, number)
 	optional(&r.Mounted, c, (*Identity).code)
 	list(&r.Captured, c, text)
 	table(&r.Namespaces, c)

@@ -8,14 +8,26 @@ package inside
 
 import "strconv"
 
-// Descriptors that are open when palyra-init starts. All are closed when the tool starts.
+// Descriptors that are open when palyra-init starts. All are closed when the tool starts. They
+// are inherited, and none is sent over the control socket, because the kernel limits the
+// descriptors in flight of all processes of a user together (unix(7), ETOOMANYREFS): one program
+// could otherwise stop every other sandbox of its user. The memory files of a call are empty
+// until the call arrives; palyrad fills and seals them before it sends Ordered.
 const (
-	ControlFD = 3 // SOCK_SEQPACKET: reports out, the order and the go-ahead in
-	SpecFD    = 4 // sealed memory file with a Spec
-	HelperFD  = 5 // palyra-init itself
-	ArgsFD    = 6 // sealed memory file with bubblewrap's arguments
-	StatusFD  = 7 // pipe for bubblewrap's status documents
-	ExtraFD   = 8 // first of the additional descriptors of a run
+	ControlFD = 3  // SOCK_SEQPACKET: reports out, the order and the go-ahead in
+	SpecFD    = 4  // sealed memory file with a Spec
+	HelperFD  = 5  // palyra-init itself
+	OrderFD   = 6  // memory file of the call: an Order
+	StdinFD   = 7  // standard input of the tool: a memory file of the call, or a session's file
+	BytesFD   = 8  // memory file of the call: the operands, one after the other
+	SecretsFD = 9  // memory file of the call: the values of its secret files, one after the other
+	FilterFD  = 10 // sealed memory file with a filter that denies
+	WatchedFD = 11 // sealed memory file with a filter that passes denied calls to a notifier
+	ArgsFD    = 12 // sealed memory file with bubblewrap's arguments
+	StatusFD  = 13 // pipe for bubblewrap's status documents
+	ExtraFD   = 14 // first of the additional descriptors of a run
+
+	LastFD = WatchedFD // last of the descriptors of palyra-init itself
 )
 
 // Stages, the first argument of palyra-init.
@@ -30,14 +42,14 @@ const (
 // other process.
 const DieFirst = 1000
 
-// Go is the message from palyrad that starts the tool.
-const Go = "go"
-
-// Limits of one message on the control socket.
+// The messages from palyrad.
 const (
-	MaxMessage = 32 << 10 // bytes
-	MaxFiles   = 8        // descriptors
+	Ordered = "order" // the memory files of the call are complete
+	Go      = "go"    // starts the tool
 )
+
+// MaxMessage is the limit of one message on the control socket, in bytes.
+const MaxMessage = 32 << 10
 
 // Spec contains the parameters of palyra-init when a sandbox is built. Its parameters
 // are not passed by environment or arguments.
@@ -111,6 +123,8 @@ type Inner struct {
 	First bool
 	// Masks are files that must be /dev/null or missing.
 	Masks []string
+	// Pass sends descriptors with the reports, because palyrad may not take them (Report.Files).
+	Pass bool
 	// KeepDescriptors keeps stray descriptors open.
 	KeepDescriptors bool
 	// DropCapabilities empties every set, including the bounding set.
@@ -121,9 +135,7 @@ type Inner struct {
 	Network *Network
 }
 
-// Order contains the parameters of one call. Its message carries descriptors. The first
-// descriptor, number 0, is a file with the order itself. Filter, Watched, Stdin, Bytes and
-// Secrets are numbers of the other descriptors; 0 means none.
+// Order contains the parameters of one call, in the file OrderFD.
 type Order struct {
 	// Self runs palyra-init itself as the tool, in StageProbe.
 	Self bool
@@ -135,21 +147,17 @@ type Order struct {
 	// Cwd is a path inside.
 	Cwd     string
 	Rlimits []Rlimit
-	// Stdin is the tool's standard input.
-	Stdin int
-	// Bytes contains the operands, one after the other.
-	Bytes    int
+	// Stdin makes StdinFD the tool's standard input.
+	Stdin bool
+	// Operands are in BytesFD.
 	Operands []Operand
-	// Secrets contains the values of SecretFiles, one after the other. The files are created in
-	// SecretDir.
-	Secrets     int
+	// SecretFiles are created in SecretDir. Their values are in SecretsFD.
 	SecretDir   string
 	SecretFiles []SecretFile
-	// Filter and Watched each contain a filter, an array of struct sock_filter. Watched passes
-	// denied calls to a notifier (seccomp_unotify(2)). Filter only denies; it is installed if the
-	// kernel has no notifier.
-	Filter  int
-	Watched int
+	// Filter installs the filter in WatchedFD, which passes denied calls to a notifier
+	// (seccomp_unotify(2)), or the filter in FilterFD if the kernel has no notifier. Both are arrays
+	// of struct sock_filter.
+	Filter bool
 }
 
 // Operand is a workspace file whose bytes are written into the copy of the workspace. Path is
@@ -220,6 +228,10 @@ type Report struct {
 	Error  string
 	Errno  int
 
+	// Files are descriptors of palyra-init that palyrad takes by pidfd_getfd(2). They stay open
+	// until the tool starts.
+	Files []int
+
 	// Mounted is set by the outer stage only: the root of its mount.
 	Mounted *Identity
 	// Captured is set only in the message with the listeners: the address families (ipv4, ipv6)
@@ -239,7 +251,7 @@ type Report struct {
 	// Filters is the number of system call filters in force, including those from before the
 	// sandbox.
 	Filters int
-	// Watched is true if this message carries the descriptor of the seccomp notifier.
+	// Watched is true if this message offers the descriptor of the seccomp notifier.
 	Watched bool
 	// LandlockABI is the ABI of the ruleset in force. It is 0 unless a forbidden access was tried
 	// and denied.

@@ -3,9 +3,9 @@ package inside
 import "slices"
 
 // Network gives the tool of a sandbox access to some hosts. The network namespace has no route to
-// other networks. palyra-init makes every address a local one, listens at the allowed ports,
-// passes the listeners to palyrad and keeps none. The tool's connections are therefore accepted
-// outside.
+// other networks. palyra-init makes every address a local one, listens at the allowed ports and
+// offers the listeners to palyrad. The tool receives none of them, and its connections are
+// accepted outside.
 type Network struct {
 	// Outside is the inode number of palyrad's network namespace, which must be a different one.
 	Outside uint64

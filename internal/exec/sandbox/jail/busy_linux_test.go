@@ -26,7 +26,7 @@ func TestProgramOpenForWriting(t *testing.T) {
 			writer := must.Get(os.OpenFile(file, os.O_WRONLY, 0))(t)
 			t.Cleanup(func() { writer.Close() })
 			h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", First: first}}))
-			must.Do(t, send(h.control, "order", orderFile(t, inside.Order{Exec: file, File: identityOf(t, file), Argv: []string{"true"}, Cwd: "/"})))
+			h.order(inside.Order{Exec: file, File: identityOf(t, file), Argv: []string{"true"}, Cwd: "/"})
 			if _, _, err := receive(h.control, 1); err != nil {
 				t.Fatal(err)
 			}

@@ -3,6 +3,7 @@ package jail
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"strings"
 	"time"
@@ -25,6 +26,7 @@ type Cell struct {
 	group   *cgroup.Group
 
 	control        *os.File
+	files          callFiles
 	stdout, stderr *os.File
 	started        time.Time
 	argumentsSHA   string
@@ -122,6 +124,7 @@ func (c *Cell) descriptors() ([]*os.File, error) {
 	if c.control, files[inside.ControlFD], err = controlPair(); err != nil {
 		return files, err
 	}
+	c.plan.Spec.Inner.Pass = !c.machine.host.tracing.permits(c.plan, c.machine.Root())
 	if files[inside.SpecFD], err = DataFile("spec", inside.Encode(&c.plan.Spec)); err != nil {
 		return files, err
 	}
@@ -130,8 +133,19 @@ func (c *Cell) descriptors() ([]*os.File, error) {
 	if files[inside.ArgsFD], err = DataFile("arguments", list); err != nil {
 		return files, err
 	}
-	if files[inside.HelperFD], err = duplicate(c.machine.files.helper.File); err != nil {
+	if c.files, err = newCallFiles(); err != nil {
 		return files, err
+	}
+	inherited := maps.Clone(c.files)
+	inherited[inside.HelperFD], inherited[inside.FilterFD], inherited[inside.WatchedFD] =
+		c.machine.files.helper.File, c.machine.files.plain.File, c.machine.files.watched.File
+	if c.plan.Stdin != nil {
+		inherited[inside.StdinFD] = c.plan.Stdin
+	}
+	for fd, f := range inherited {
+		if files[fd], err = duplicate(f); err != nil {
+			return files, err
+		}
 	}
 	files, c.plan.Files = append(files, c.plan.Files...), nil
 	return files, nil
@@ -152,6 +166,7 @@ func (c *Cell) Close() error {
 	err := errors.Join(c.Processes.End(), c.session.end(context.Canceled))
 	_, failed := c.calls.end()
 	err = errors.Join(err, failed)
+	c.files.close()
 	closeAll([]*os.File{c.control, c.Processes.status, c.stdout, c.stderr, c.Processes.init.Load()})
 	if !c.Processes.alive {
 		err = errors.Join(err, c.group.Close())

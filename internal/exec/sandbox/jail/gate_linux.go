@@ -14,12 +14,12 @@ import (
 	"palyra/internal/exec/sandbox/inside"
 )
 
-// attend sends the order, receives the listeners and the report, checks the report, lets
+// attend announces the order, receives the listeners and the report, checks the report, lets
 // palyra-init continue, and waits until the program has started. An error means that the program
 // did not start.
 func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
-	defer o.close()
-	if err := send(c.control, "order", o.files...); sandbox.Passing(err) {
+	o.files.close()
+	if err := send(c.control, inside.Ordered); sandbox.Passing(err) {
 		return err // the helper still waits and sends no report
 	} else if err != nil {
 		return finalReport(c.control)

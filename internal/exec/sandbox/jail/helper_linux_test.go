@@ -22,6 +22,7 @@ type helperRun struct {
 	t       *testing.T
 	control *os.File
 	process *os.Process
+	files   callFiles
 }
 
 func startHelper(t *testing.T, m *Machine, stage string, spec *os.File) *helperRun {
@@ -34,10 +35,22 @@ func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *
 	mine, theirs, err := controlPair()
 	must.Do(t, err)
 	defer theirs.Close()
+	files := must.Get(newCallFiles())(t)
+	t.Cleanup(files.close)
 	p := must.Get(os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, stage}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{nil, nil, nil, theirs, spec, m.files.helper.File}, Sys: attr,
+		Dir: "/", Env: []string{}, Sys: attr, Files: []*os.File{
+			nil, nil, nil, theirs, spec, m.files.helper.File,
+			files[inside.OrderFD], files[inside.StdinFD], files[inside.BytesFD], files[inside.SecretsFD], m.files.plain.File, m.files.watched.File,
+		},
 	}))(t)
-	return &helperRun{t, mine, p}
+	return &helperRun{t, mine, p, files}
+}
+
+// order sends the helper its order.
+func (h *helperRun) order(order inside.Order) {
+	h.t.Helper()
+	must.Do(h.t, h.files.fill(inside.OrderFD, inside.Encode(&order)))
+	must.Do(h.t, send(h.control, inside.Ordered))
 }
 
 // closeInput closes the sending side, which makes a waiting helper end with an error.
@@ -61,13 +74,6 @@ func (h *helperRun) end() int {
 func specFile(t *testing.T, spec inside.Spec) *os.File {
 	t.Helper()
 	f := must.Get(DataFile("spec", inside.Encode(&spec)))(t)
-	t.Cleanup(func() { f.Close() })
-	return f
-}
-
-func orderFile(t *testing.T, order inside.Order) *os.File {
-	t.Helper()
-	f := must.Get(DataFile("order", inside.Encode(&order)))(t)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -151,35 +157,38 @@ func TestHelperRefusesOrders(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
 	good := inside.Order{Exec: "/usr/bin/true", File: stateOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
-	three := must.Get(DataFile("filter", []byte{1, 2, 3}))(t)
-	defer three.Close()
-	unsealed := must.Get(os.CreateTemp(t.TempDir(), "order"))(t)
-	defer unsealed.Close()
-	edited := func(edit func(*inside.Order)) *os.File {
-		o := good
-		edit(&o)
-		return orderFile(t, o)
+	unsealed := func(h *helperRun) { must.Do(t, send(h.control, inside.Ordered)) }
+	other := func(h *helperRun) { must.Do(t, send(h.control, inside.Go)) }
+	edited := func(edit func(*inside.Order)) func(*helperRun) {
+		return func(h *helperRun) {
+			o := good
+			edit(&o)
+			h.order(o)
+		}
 	}
+	broken := *m
+	broken.files.watched.File = must.Get(DataFile("filter", []byte{1, 2, 3}))(t)
+	defer broken.files.watched.Close()
+	broken.files.plain.File = broken.files.watched.File // otherwise the fallback
 	for name, c := range map[string]struct {
-		files []*os.File
+		order func(*helperRun)
 		want  reason.Code
 		says  string
 	}{
-		"unsealed order":     {[]*os.File{unsealed}, reason.SandboxUnavailable, "checking the seals"},
-		"no order":           {nil, reason.SandboxUnavailable, "waiting for the order"},
-		"missing descriptor": {[]*os.File{edited(func(o *inside.Order) { o.Stdin = 3 })}, reason.SandboxUnavailable, "waiting for the order"},
-		"another program":    {[]*os.File{edited(func(o *inside.Order) { o.File.Ino++ })}, reason.BindingMismatch, "the program changed"},
-		"another device":     {[]*os.File{edited(func(o *inside.Order) { o.File.Dev++ })}, reason.BindingMismatch, "the program changed"},
-		"another size":       {[]*os.File{edited(func(o *inside.Order) { o.File.Size++ })}, reason.BindingMismatch, "the program changed"},
-		"written since":      {[]*os.File{edited(func(o *inside.Order) { o.File.Mtime-- })}, reason.BindingMismatch, "the program changed"},
-		"changed since":      {[]*os.File{edited(func(o *inside.Order) { o.File.Ctime-- })}, reason.BindingMismatch, "the program changed"},
-		"no program":         {[]*os.File{edited(func(o *inside.Order) { o.Exec = "/nonexistent" })}, reason.SpawnFailed, "not visible inside"},
-		"no directory":       {[]*os.File{edited(func(o *inside.Order) { o.Cwd = "/nonexistent" })}, reason.WorkspaceScope, "working directory"},
-		"bad filter":         {[]*os.File{edited(func(o *inside.Order) { o.Filter = 1 }), three}, reason.SandboxUnavailable, "installing the system call filter"},
+		"unsealed order":  {unsealed, reason.SandboxUnavailable, "checking the seals"},
+		"no order":        {other, reason.SandboxUnavailable, "waiting for the order"},
+		"another program": {edited(func(o *inside.Order) { o.File.Ino++ }), reason.BindingMismatch, "the program changed"},
+		"another device":  {edited(func(o *inside.Order) { o.File.Dev++ }), reason.BindingMismatch, "the program changed"},
+		"another size":    {edited(func(o *inside.Order) { o.File.Size++ }), reason.BindingMismatch, "the program changed"},
+		"written since":   {edited(func(o *inside.Order) { o.File.Mtime-- }), reason.BindingMismatch, "the program changed"},
+		"changed since":   {edited(func(o *inside.Order) { o.File.Ctime-- }), reason.BindingMismatch, "the program changed"},
+		"no program":      {edited(func(o *inside.Order) { o.Exec = "/nonexistent" }), reason.SpawnFailed, "not visible inside"},
+		"no directory":    {edited(func(o *inside.Order) { o.Cwd = "/nonexistent" }), reason.WorkspaceScope, "working directory"},
+		"bad filter":      {edited(func(o *inside.Order) { o.Filter = true }), reason.SandboxUnavailable, "installing the system call filter"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", NoNewPrivs: true}}))
-			must.Do(t, send(h.control, "order", c.files...))
+			h := startHelper(t, &broken, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", NoNewPrivs: true}}))
+			c.order(h)
 			_, _, err := receive(h.control, 1)
 			if code := h.end(); code != 125 || reason.Of(err) != c.want || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("exit code %d, %v, want %q", code, err, c.says)
@@ -188,7 +197,7 @@ func TestHelperRefusesOrders(t *testing.T) {
 	}
 	h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", NoNewPrivs: true}}))
 	defer h.end()
-	must.Do(t, send(h.control, "order", orderFile(t, good)))
+	h.order(good)
 	if _, _, err := receive(h.control, 1); err != nil { // control
 		t.Errorf("the good order: %v", err)
 	}
@@ -199,7 +208,7 @@ func TestLastReportArrives(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
 	h := startListening(t, m, 0, 443)
-	if err := send(h.control, "order", orderFile(t, inside.Order{})); err != nil && !errors.Is(err, unix.EPIPE) {
+	if err := send(h.control, inside.Ordered); err != nil && !errors.Is(err, unix.EPIPE) {
 		t.Fatal(err)
 	}
 	must.Get(h.process.Wait())(t)
@@ -216,7 +225,7 @@ func TestReportMeasuresTheLayers(t *testing.T) {
 	m := newTestMachine(t, Config{})
 	h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/"}}))
 	order := inside.Order{Exec: "/usr/bin/true", File: identityOf(t, "/usr/bin/true"), Argv: []string{"true"}, Cwd: "/"}
-	must.Do(t, send(h.control, "order", orderFile(t, order)))
+	h.order(order)
 	report, _, err := receive(h.control, 1)
 	must.Do(t, err)
 	if report.NoNewPrivs || report.Seccomp != 0 || report.LandlockABI != 0 || report.Overlay || report.Watched || report.Namespaces["net"] != m.host.own["net"] {
@@ -253,7 +262,7 @@ func TestLandlockIsProved(t *testing.T) {
 	for access, proved := range map[inside.Access]bool{inside.Full: false, inside.Execute: has} {
 		i := inside.Inner{Dir: "/", NoNewPrivs: true, Landlock: &inside.Landlock{ABI: abi, Rules: []inside.Rule{{Path: "/", Access: access}}}}
 		h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: i}))
-		must.Do(t, send(h.control, "order", orderFile(t, inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/"})))
+		h.order(inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/"})
 		report, _, err := receive(h.control, 1)
 		if h.end(); (err == nil) != proved || (report.LandlockABI == abi) != proved || !proved && !strings.Contains(err.Error(), refusal) {
 			t.Errorf("%s on everything: ABI %d, %v", access, report.LandlockABI, err)

@@ -30,6 +30,8 @@ type host struct {
 	// hard are the daemon's hard limits, which a run cannot exceed.
 	hard   map[int]uint64
 	kernel string
+	// tracing decides how descriptors of the helper reach the daemon.
+	tracing tracing
 	// null is the host's null device, which covers masked files.
 	null string
 }
@@ -53,12 +55,15 @@ func newHost() (host, error) {
 	}
 	status, err := os.ReadFile("/proc/thread-self/status")
 	if err != nil {
-		return h, fmt.Errorf("reading the daemon's filters: %w", err)
+		return h, fmt.Errorf("reading the daemon's filters and capabilities: %w", err)
 	}
 	for line := range strings.Lines(string(status)) {
 		// Linux before 5.9 does not count the filters; the helper requires the count.
 		if count, ok := strings.CutPrefix(line, "Seccomp_filters:"); ok {
 			h.filters, _ = strconv.Atoi(strings.TrimSpace(count))
+		}
+		if effective, ok := strings.CutPrefix(line, "CapEff:"); ok {
+			h.tracing = newTracing(strings.TrimSpace(effective))
 		}
 	}
 	var name unix.Utsname

@@ -75,14 +75,19 @@ func memFile(name string, content []byte, flags int) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err = f.Write(content); err == nil {
-		err = seal(f)
-	}
-	if err != nil {
+	if err := fill(f, content); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("filling a memory file: %w", err)
+		return nil, err
 	}
 	return f, nil
+}
+
+// fill writes the content of a memory file and seals it.
+func fill(f *os.File, content []byte) error {
+	if _, err := f.Write(content); err != nil {
+		return fmt.Errorf("filling a memory file: %w", err)
+	}
+	return seal(f)
 }
 
 // newMemory returns an empty memory file that can be sealed.

@@ -38,11 +38,7 @@ func (o *order) pin(w Work) error {
 	if len(operands) == 0 {
 		return nil
 	}
-	bytes, err := newMemory("operands", unix.MFD_NOEXEC_SEAL)
-	if err != nil {
-		return err
-	}
-	o.order.Bytes = o.attach(bytes)
+	bytes := o.files[inside.BytesFD]
 	left := int64(MaxPinnedTotal)
 	for _, operand := range operands {
 		f, err := openOperand(o.plan.Workspace.File, operand.Path)

@@ -24,8 +24,8 @@ func pinned(t *testing.T, root string, operands ...tool.Operand) (*order, error)
 	t.Helper()
 	w := must.Get(OpenWorkspace(root))(t)
 	defer w.Close()
-	o := &order{plan: &Plan{Workspace: w}, files: make([]*os.File, 1)}
-	t.Cleanup(o.close)
+	o := &order{plan: &Plan{Workspace: w}, files: must.Get(newCallFiles())(t)}
+	t.Cleanup(o.files.close)
 	return o, o.pin(Work{Spec: sandbox.Spec{Operands: operands}})
 }
 
@@ -62,7 +62,7 @@ func TestOperandsAreKept(t *testing.T) {
 	if err != nil || len(o.order.Operands) != 2 || o.order.Operands[1].Path != "link" || o.order.Operands[1].At != "file" {
 		t.Fatalf("kept %+v, %v", o.order.Operands, err)
 	}
-	bytes := o.files[o.order.Bytes]
+	bytes := o.files[inside.BytesFD]
 	if kept, err := io.ReadAll(bytes); err != nil || string(kept) != "texttext" || !final(t, bytes) {
 		t.Errorf("kept %q, %v, final %t", kept, err, final(t, bytes))
 	}
@@ -109,8 +109,6 @@ func TestHelperRefusesOperands(t *testing.T) {
 	// The FIFO has a reader, so that opening it would not block.
 	fifo := must.Get(os.OpenFile(in("fifo"), os.O_RDWR, 0))(t)
 	defer fifo.Close()
-	bytes := must.Get(DataFile("operands", []byte("new")))(t)
-	defer bytes.Close()
 	for _, c := range []struct {
 		path, at string
 		fine     bool
@@ -120,8 +118,8 @@ func TestHelperRefusesOperands(t *testing.T) {
 	} {
 		h := startHelper(t, m, inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: root, NoNewPrivs: true}}))
 		operand := inside.Operand{Path: c.path, At: c.at, Size: 3, Mode: 0o600, Mtime: when.UnixNano()}
-		o := orderFile(t, inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/", Bytes: 1, Operands: []inside.Operand{operand}})
-		must.Do(t, send(h.control, "order", o, bytes))
+		must.Do(t, h.files.fill(inside.BytesFD, []byte("new")))
+		h.order(inside.Order{Self: true, Argv: []string{helperName}, Cwd: "/", Operands: []inside.Operand{operand}})
 		if _, _, err := receive(h.control, 1); (err == nil) != c.fine {
 			t.Errorf("%s at %s: %v", c.path, c.at, err)
 		} else if _, ok := strings.CutPrefix(c.path, "turned"); ok && reason.Of(err) != reason.BindingMismatch {

@@ -29,22 +29,49 @@ type Work struct {
 	Probe []string
 }
 
+// callFiles are the memory files of one call, by descriptor of the helper. The helper inherits them
+// before the call arrives; they are empty until then.
+type callFiles map[int]*os.File
+
+// newCallFiles creates the files. After an error it may still return some of them.
+func newCallFiles() (callFiles, error) {
+	files := callFiles{}
+	for _, f := range []struct {
+		fd   int
+		name string
+	}{{inside.OrderFD, "order"}, {inside.StdinFD, "stdin"}, {inside.BytesFD, "operands"}, {inside.SecretsFD, "secrets"}} {
+		var err error
+		if files[f.fd], err = newMemory(f.name, unix.MFD_NOEXEC_SEAL); err != nil {
+			return files, err
+		}
+	}
+	return files, nil
+}
+
+// fill writes the content of a file and makes it final.
+func (c callFiles) fill(fd int, content []byte) error { return fill(c[fd], content) }
+
+// close closes the daemon's descriptors of the files. It may be called again.
+func (c callFiles) close() {
+	for fd, f := range c {
+		f.Close()
+		delete(c, fd)
+	}
+}
+
 // order is an order for the helper of the sandbox that the plan describes.
 type order struct {
 	machine *Machine
 	plan    *Plan
 	order   inside.Order
-	// files are the order itself and its descriptors, by number.
-	files []*os.File
-	// shared is the number of files at the end of the list that belong to the Machine.
-	shared int
+	files   callFiles
 	// unpinned are the paths of operands that are too large to be kept in memory.
 	unpinned []string
 }
 
-// newOrder checks the program and the operands of a call and encodes the order.
-func newOrder(m *Machine, p *Plan, w Work) (*order, error) {
-	o := &order{machine: m, plan: p, files: make([]*os.File, 1)}
+// newOrder checks the program and the operands of a call and fills the files of the call.
+func newOrder(m *Machine, p *Plan, files callFiles, w Work) (*order, error) {
+	o := &order{machine: m, plan: p, files: files}
 	if m.Without(LayerEnvironment) {
 		w.Env = append(os.Environ(), w.Env...)
 	}
@@ -53,7 +80,6 @@ func newOrder(m *Machine, p *Plan, w Work) (*order, error) {
 	}
 	o.order = inside.Order{Exec: w.Exec, Argv: w.Spec.Argv, Env: w.Env, Cwd: w.Cwd, Rlimits: m.rlimits(p, w.Spec.Limits)}
 	if err := o.fill(w); err != nil {
-		o.close()
 		return nil, err
 	}
 	return o, nil
@@ -70,30 +96,17 @@ func (o *order) fill(w Work) error {
 			return err
 		}
 	}
-	if w.Spec.Session != nil {
-		f, err := duplicate(w.Spec.Session.Stdin)
-		if err != nil {
+	o.order.Stdin = w.Spec.Session != nil || w.Spec.Stdin != nil
+	if w.Spec.Session == nil && w.Spec.Stdin != nil {
+		if err := o.files.fill(inside.StdinFD, w.Spec.Stdin); err != nil {
 			return err
 		}
-		o.order.Stdin = o.attach(f)
-	} else if w.Spec.Stdin != nil {
-		f, err := DataFile("stdin", w.Spec.Stdin)
-		if err != nil {
-			return err
-		}
-		o.order.Stdin = o.attach(f)
 	}
 	if err := o.secrets(w.Spec); err != nil {
 		return err
 	}
-	if !o.machine.Without(LayerSeccomp) {
-		o.order.Filter = o.attach(o.machine.files.plain.File)
-		o.order.Watched = o.attach(o.machine.files.watched.File)
-		o.shared = 2
-	}
-	var err error
-	o.files[0], err = DataFile("order", inside.Encode(&o.order))
-	return err
+	o.order.Filter = !o.machine.Without(LayerSeccomp)
+	return o.files.fill(inside.OrderFD, inside.Encode(&o.order))
 }
 
 // secrets attaches the secrets that the program receives as files.
@@ -109,12 +122,8 @@ func (o *order) secrets(s sandbox.Spec) error {
 		}
 	}
 	defer clear(values)
-	f, err := DataFile("secrets", values)
-	if err != nil {
-		return err
-	}
-	o.order.SecretDir, o.order.Secrets = sandbox.SecretDir, o.attach(f)
-	return nil
+	o.order.SecretDir = sandbox.SecretDir
+	return o.files.fill(inside.SecretsFD, values)
 }
 
 // program compares the program's bytes with the approved digest and sets the identity that
@@ -135,14 +144,4 @@ func (o *order) program(w Work) error {
 		o.order.File = inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
 	}
 	return nil
-}
-
-func (o *order) attach(f *os.File) int {
-	o.files = append(o.files, f)
-	return len(o.files) - 1
-}
-
-func (o *order) close() {
-	closeAll(o.files[:len(o.files)-o.shared])
-	o.files = nil
 }

@@ -36,6 +36,8 @@ type Plan struct {
 	// bubblewrap reports the sandbox's first process on inside.StatusFD. Without arguments, the
 	// first process of the plan is the sandbox's first process.
 	Arguments []string
+	// Stdin is the standard input of a session, nil for a call. It belongs to the session.
+	Stdin *os.File
 	// Files are the descriptors, starting at inside.ExtraFD.
 	Files []*os.File
 

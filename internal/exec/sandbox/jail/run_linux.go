@@ -25,7 +25,7 @@ import (
 // Run runs the Cell's one program to its end; see sandbox.Runner. When Run returns, no process
 // of the sandbox is left.
 func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
-	o, err := newOrder(c.machine, c.plan, w)
+	o, err := newOrder(c.machine, c.plan, c.files, w)
 	if err != nil {
 		return sandbox.Report{}, err
 	}

@@ -56,6 +56,9 @@ func (d *draft) build() error {
 		return err
 	}
 	d.plan.Workspace, d.plan.Mode, d.plan.Limits = w, d.spec.Workspace, d.spec.Limits
+	if d.spec.Session != nil {
+		d.plan.Stdin = d.spec.Session.Stdin
+	}
 	if d.spec.Workspace == sandbox.Direct {
 		if d.guard, err = jail.NewGuard(w, d.spec, d.runner.cfg.QuarantineDir); err != nil {
 			return err

@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childErrand) != "" {
 		os.Exit(childMain())
 	}
+	if os.Getenv(flightSpec) != "" {
+		os.Exit(flightMain())
+	}
 	os.Exit(jailtest.Main(m, &helperProgram))
 }
 
