@@ -74,6 +74,7 @@ type reply struct {
 	approval    string
 	allowed     bool
 	outcome     string
+	reason      string
 	attestation string
 	seq         int64
 	err         error
@@ -90,7 +91,7 @@ func (c *client) write(ctx context.Context, file string, vote bool) reply {
 	return c.call(ctx, "fs.write", file, map[string]string{"path": file, "content": file + "\n"}, vote)
 }
 
-func (c *client) call(ctx context.Context, tool, file string, input map[string]string, vote bool) reply {
+func (c *client) call(ctx context.Context, tool, file string, input any, vote bool) reply {
 	r := reply{file: file}
 	text, err := json.Marshal(input)
 	if err != nil {
@@ -142,7 +143,7 @@ func (c *client) note(ctx context.Context, r *reply, m *palyrav1.CallToolRespons
 	case m.GetDecision() != nil:
 		r.allowed = m.GetDecision().GetAllowed()
 	case m.GetResult() != nil:
-		r.outcome = m.GetResult().GetOutcome()
+		r.outcome, r.reason = m.GetResult().GetOutcome(), m.GetResult().GetReason()
 	case m.GetAttestation() != nil:
 		r.attestation, r.seq = m.GetAttestation().GetAttestationId(), m.GetAttestation().GetJournalSeq()
 	}

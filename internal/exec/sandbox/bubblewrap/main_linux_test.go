@@ -47,6 +47,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(flightSpec) != "" {
 		os.Exit(flightMain())
 	}
+	if os.Getenv(smallDisk) != "" {
+		os.Exit(smallDiskMain())
+	}
 	if os.Getenv(bombsMark) != "" {
 		os.Exit(bombsMain())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -18,8 +19,12 @@ const (
 	fastest = 4 << 30
 	// fastestFiles is the assumed maximum rate of new files per second.
 	fastestFiles = 1 << 20
-	// soonest and latest limit the interval of checks.
+	// soonest and latest limit the interval of checks. urgent is the least interval while the
+	// daemon's disk is running low: such a check is one system call.
 	soonest, latest = 10 * time.Millisecond, 250 * time.Millisecond
+	urgent          = 2 * time.Millisecond
+	// stopping is the assumed time from the check that stops a run until its last write.
+	stopping = 50 * time.Millisecond
 	// walkAnyway is the interval of walks through the layer while the free space of the file
 	// system has not decreased by the limit of the run. Such walks are needed because another
 	// program may have freed as much as the run has used.
@@ -30,8 +35,18 @@ const (
 	// disk if that is less.
 	mostReserve = 256 << 20
 	leastShare  = 50
+	// mostMargin is the space above the reserve in which the runs that have used up the disk are
+	// stopped: a run that writes as fast as assumed does not reach the reserve. On a small disk it
+	// is a 10th of the disk.
+	mostMargin  = fastest / int64(time.Second/(urgent+stopping))
+	marginShare = 10
 	// slack is the decrease of free space that is not attributed to a run.
 	slack = 16 << 20
+	// leastUse is the use of a run that is attributed to it even if the reserve is in use.
+	leastUse = 1 << 20
+	// leastHidden is the number of consecutive walks in which a run must hold a file that no process
+	// shows. Ordinary programs have such a file for a moment, while one process sends it to another.
+	leastHidden = 4
 )
 
 // space is the free space of a file system.
@@ -40,15 +55,20 @@ type space struct{ size, bytes, files int64 }
 // Meter measures whether a run exceeds its disk limits. It must be used by one goroutine.
 type Meter struct {
 	layer, state int
+	program      Program
 	limit        usage
 	// known is the result of the last walk. then is the free space of the layer's file system at
 	// the last walk, and now is its most recent free space.
 	known     usage
 	then, now space
-	// start is the initial free space of the daemon's file system.
-	start  space
-	walked time.Time
-	took   time.Duration
+	// first is the initial free space of the layer's file system.
+	first space
+	// start is the initial free space of the daemon's file system, and left its most recent one.
+	start, left space
+	walked      time.Time
+	took        time.Duration
+	// hidden is the number of the last walks in which the run may have held a hidden file.
+	hidden int
 	// statfs is replaced by tests.
 	statfs func(fd int) (space, error)
 }
@@ -56,9 +76,9 @@ type Meter struct {
 // NewMeter starts to measure. layer is the still empty upper directory of a copy-on-write run,
 // and nil for other runs. state is the daemon's directory, which must keep a reserve. Both must
 // stay open while the Meter is in use.
-func NewMeter(layer, state *os.File, limits sandbox.Limits) (*Meter, error) {
+func NewMeter(layer, state *os.File, p Program, limits sandbox.Limits) (*Meter, error) {
 	limits = limits.OrDefault()
-	m := &Meter{layer: -1, state: int(state.Fd()), limit: usage{limits.Disk, limits.Files}, walked: time.Now(), statfs: statfs}
+	m := &Meter{layer: -1, state: int(state.Fd()), program: p, limit: usage{limits.Disk, limits.Files}, walked: time.Now(), statfs: statfs}
 	if layer != nil {
 		m.layer = int(layer.Fd())
 	}
@@ -70,11 +90,12 @@ func (m *Meter) begin() error {
 	if m.start, err = m.statfs(m.state); err != nil {
 		return fmt.Errorf("reading the free space for the daemon's state: %w", err)
 	}
+	m.left = m.start
 	if m.layer >= 0 {
 		if m.then, err = m.statfs(m.layer); err != nil {
 			return fmt.Errorf("reading the free space for the layer: %w", err)
 		}
-		m.now = m.then
+		m.now, m.first = m.then, m.then
 	}
 	return nil
 }
@@ -109,11 +130,8 @@ func (m *Meter) Watch(ctx context.Context) sandbox.Quota {
 	}
 }
 
-// Over reports whether the run has exceeded its limits or has used a part of the daemon's
-// reserve. An unmeasurable layer counts as over.
-//
-// A walk does not find a removed file that is still open. Only the reserve limits such files;
-// they are freed when the run is stopped.
+// Over reports whether the run has exceeded its limits or is using up the daemon's disk. An
+// unmeasurable layer counts as over.
 func (m *Meter) Over(ctx context.Context) bool { return m.look(ctx, false) }
 
 // Ended is Over for a run that has ended. It does not wait for walkAnyway, because a short run
@@ -122,19 +140,25 @@ func (m *Meter) Over(ctx context.Context) bool { return m.look(ctx, false) }
 func (m *Meter) Ended(ctx context.Context) bool { return m.look(ctx, true) }
 
 func (m *Meter) look(ctx context.Context, last bool) bool {
-	low, err := m.low()
-	if err != nil || low {
+	tolerated, err := m.tolerated()
+	if err != nil {
 		return true
 	}
 	if m.layer < 0 {
-		return false
+		return !last && tolerated < unlimited && written(m.program) > tolerated
 	}
 	if m.now, err = m.statfs(m.layer); err != nil {
 		return true
 	}
+	if !last && m.atMost().bytes > tolerated {
+		if m.took > soonest {
+			return written(m.program) > tolerated // a walk would take too long
+		}
+		return m.walk(ctx, last, usage{min(tolerated, m.limit.bytes), m.limit.files})
+	}
 	rested := last || time.Since(m.walked) >= max(walkAnyway, walkShare*m.took)
 	if m.atMost().over(m.limit) || rested && m.now != m.then {
-		return m.walk(ctx)
+		return m.walk(ctx, last, m.limit)
 	}
 	return false
 }
@@ -148,42 +172,82 @@ func (m *Meter) atMost() usage {
 	}
 }
 
-// walk measures the layer. Unreadable parts count with their maximum possible size.
-func (m *Meter) walk(ctx context.Context) bool {
+// walk compares the size of the layer with a limit. Unreadable parts count with their maximum
+// possible size.
+func (m *Meter) walk(ctx context.Context, last bool, limit usage) bool {
 	began := time.Now()
-	used, err := measure(ctx, m.layer, m.limit)
+	used, err := m.size(ctx, last, limit)
 	m.walked = time.Now()
 	m.took = m.walked.Sub(began)
 	switch {
 	case ctx.Err() != nil:
 		return false
 	case errors.Is(err, errHidden):
-		return used.over(m.limit) || m.atMost().over(m.limit)
+		return used.over(limit) || m.atMost().over(limit)
 	case err != nil:
 		return true
 	}
 	m.known, m.then = used, m.now
-	return used.over(m.limit)
+	return used.over(limit)
 }
 
-// low reports whether the daemon's disk has run low during this run.
-func (m *Meter) low() (bool, error) {
+// size returns the size of the layer with the removed files that the run keeps open. Removed files
+// are searched only if space is missing that the layer does not explain. After the run none is
+// open.
+func (m *Meter) size(ctx context.Context, last bool, limit usage) (usage, error) {
+	used, err := measure(ctx, m.layer, limit)
+	missing := m.first.bytes - m.now.bytes - used.bytes
+	if err != nil || last || used.over(limit) || missing <= slack {
+		return used, err
+	}
+	open, err := unlinked(ctx, m.program, usage{limit.bytes - used.bytes, limit.files - used.files})
+	used.bytes += open.bytes
+	used.files += open.files
+	if !errors.Is(err, errHidden) {
+		m.hidden = 0
+		return used, err
+	}
+	if m.hidden++; m.hidden >= leastHidden {
+		used.bytes += max(0, missing-open.bytes)
+	}
+	return used, nil
+}
+
+// unlimited is the part of a disk that is not running low.
+const unlimited = math.MaxInt64
+
+// tolerated returns the bytes that the run may have written while the daemon's disk runs low.
+// Runs that have written more have used up the disk, and are stopped; the others continue.
+func (m *Meter) tolerated() (int64, error) {
 	now, err := m.statfs(m.state)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
-	reserve := min(mostReserve, now.size/leastShare)
-	return now.bytes < reserve && m.start.bytes-now.bytes > min(slack, reserve/4), nil
+	m.left = now
+	reserve := reserveOf(now.size)
+	switch {
+	case m.start.bytes-now.bytes <= min(slack, reserve/4) || now.bytes >= reserve+marginOf(now.size):
+		return unlimited, nil
+	case now.bytes >= reserve:
+		return min(slack, reserve), nil
+	}
+	return leastUse, nil
 }
 
-// next returns the time until the next check.
+func reserveOf(size int64) int64 { return min(mostReserve, size/leastShare) }
+
+func marginOf(size int64) int64 { return min(mostMargin, size/marginShare) }
+
+// next returns the time until the next check. The less space is free, the sooner it is.
 func (m *Meter) next() time.Duration {
+	free := m.left.bytes - reserveOf(m.left.size) - marginOf(m.left.size)
+	state := max(share(free, fastest), urgent)
 	if m.layer < 0 {
-		return latest
+		return min(state, latest)
 	}
 	atMost := m.atMost()
 	wait := min(share(m.limit.bytes-atMost.bytes, fastest), share(m.limit.files-atMost.files, fastestFiles))
-	return min(max(wait, soonest, m.took), latest)
+	return min(max(wait, soonest, m.took), state, latest)
 }
 
 // share returns n/parts of a second.

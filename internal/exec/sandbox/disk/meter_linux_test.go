@@ -25,13 +25,16 @@ type disks struct {
 	err          error
 }
 
+// alone is a program without processes.
+func alone() Program { return Program{Processes: func() []int { return nil }, Dir: "/workspace"} }
+
 // fakeMeter measures a real layer on simulated file systems.
 func fakeMeter(t *testing.T, limits sandbox.Limits) (*Meter, *disks, string) {
 	t.Helper()
 	dir := t.TempDir()
 	layer, state := openTest(t, dir), openTest(t, t.TempDir())
 	d := &disks{layer: space{100 * gib, 50 * gib, 1e6}, state: space{100 * gib, 50 * gib, 1e6}}
-	m := must.Get(NewMeter(layer, state, limits))(t)
+	m := must.Get(NewMeter(layer, state, alone(), limits))(t)
 	m.statfs = func(fd int) (space, error) {
 		if fd == int(layer.Fd()) {
 			return d.layer, d.err
@@ -63,7 +66,9 @@ func TestOver(t *testing.T) {
 		{name: "the run has ended", write: 3, disks: func(d *disks) { d.layer.bytes -= 10 * gib }, ended: true},
 		{name: "a neighbour frees as much, later", write: 5, disks: func(d *disks) { d.layer.bytes++ }, wait: walkAnyway, want: true},
 		{name: "the daemon's disk is low, but was before", disks: func(d *disks) { d.state.bytes -= mib }},
-		{name: "the daemon's disk runs low", disks: func(d *disks) { d.state.bytes = 100 * mib }, want: true},
+		{name: "the run uses up the daemon's disk", write: 2, disks: func(d *disks) { d.state.bytes, d.layer.bytes = 100*mib, d.layer.bytes-2*mib }, want: true},
+		{name: "a neighbour uses up the daemon's disk", disks: func(d *disks) { d.state.bytes, d.layer.bytes = 100*mib, d.layer.bytes-2*gib }},
+		{name: "the daemon's disk was used up when the run ended", write: 2, disks: func(d *disks) { d.state.bytes, d.layer.bytes = 100*mib, d.layer.bytes-2*mib }, ended: true},
 		{name: "the file systems cannot be seen", disks: func(d *disks) { d.err = errors.New("gone") }, want: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -113,14 +118,40 @@ func TestSmallDiskHasASmallReserve(t *testing.T) {
 	t.Parallel()
 	m, d, _ := fakeMeter(t, sandbox.Limits{})
 	d.state = space{size: gib, bytes: 100 * mib, files: 1000}
+	d.state.bytes = 200 * mib
 	must.Do(t, m.begin())
-	d.state.bytes = 30 * mib
-	if m.Over(t.Context()) {
-		t.Error("30 MiB of 1 GiB are too little")
+	for free, want := range map[int64]int64{150 * mib: unlimited, 121 * mib: min(slack, gib/leastShare), 15 * mib: leastUse} {
+		d.state.bytes = free
+		if got, err := m.tolerated(); err != nil || got != want {
+			t.Errorf("%d MiB of 1 GiB: %d are tolerated, %v; want %d", free/mib, got, err, want)
+		}
 	}
-	d.state.bytes = 15 * mib
-	if !m.Over(t.Context()) {
-		t.Error("15 MiB of 1 GiB are enough")
+}
+
+// TestReserveIsOutOfReach: a run that writes as fast as assumed is stopped before it reaches the
+// reserve, whatever the free space at its start.
+func TestReserveIsOutOfReach(t *testing.T) {
+	t.Parallel()
+	for _, layered := range []bool{true, false} {
+		for _, size := range []int64{5 * gib, 100 * gib} {
+			for free := size / 5; free < size; free += size / 7 {
+				m, d, _ := fakeMeter(t, sandbox.Limits{Disk: size})
+				if !layered {
+					m.layer = -1
+				}
+				d.state.size, d.state.bytes = size, free
+				must.Do(t, m.begin())
+				for {
+					d.state.bytes -= int64(m.next().Seconds() * fastest)
+					if tolerated, err := m.tolerated(); err != nil || tolerated < unlimited {
+						break
+					}
+				}
+				if after := d.state.bytes - int64(stopping.Seconds()*fastest); after < reserveOf(size) {
+					t.Errorf("a layer %t, %d MiB free of %d: the run leaves %d of the reserve of %d", layered, free/mib, size/mib, after/mib, reserveOf(size)/mib)
+				}
+			}
+		}
 	}
 }
 
@@ -138,7 +169,7 @@ func TestNext(t *testing.T) {
 	if got := m.next(); got != latest/2 {
 		t.Errorf("with walks that take long: %s", got)
 	}
-	other, err := NewMeter(nil, openTest(t, t.TempDir()), sandbox.Limits{})
+	other, err := NewMeter(nil, openTest(t, t.TempDir()), alone(), sandbox.Limits{})
 	if err != nil || other.next() != latest || other.Over(t.Context()) {
 		t.Errorf("without a layer: %v", err)
 	}
@@ -176,7 +207,7 @@ func TestWatch(t *testing.T) {
 func TestRealFileSystem(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	m := must.Get(NewMeter(openTest(t, dir), openTest(t, t.TempDir()), sandbox.Limits{Disk: 64 * mib, Files: 1000}))(t)
+	m := must.Get(NewMeter(openTest(t, dir), openTest(t, t.TempDir()), alone(), sandbox.Limits{Disk: 64 * mib, Files: 1000}))(t)
 	if m.Over(t.Context()) {
 		t.Error("an empty layer is over its limit")
 	}

@@ -77,7 +77,8 @@ func (c *Cell) measureDisk() (err error) {
 	if c.plan.Layer != nil {
 		upper = c.plan.Layer.Upper()
 	}
-	c.disk, err = disk.NewMeter(upper, c.machine.state, c.plan.Limits)
+	program := disk.Program{Processes: func() []int { return descendants(c.Processes.first.Pid) }, Dir: c.plan.Spec.Inner.Dir}
+	c.disk, err = disk.NewMeter(upper, c.machine.state, program, c.plan.Limits)
 	return err
 }
 
