@@ -20,6 +20,11 @@ func inner(i inside.Inner) error {
 			return err
 		}
 	}
+	if i.UserLimits != nil {
+		if err := limitUser(*i.UserLimits); err != nil {
+			return err
+		}
+	}
 	if err := dropPrivileges(i); err != nil {
 		return err
 	}

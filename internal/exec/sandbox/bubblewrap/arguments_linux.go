@@ -101,13 +101,13 @@ func (r *root) arguments(l layout) []string {
 }
 
 // capabilityArguments returns the arguments that keep the capabilities of the helper: one to
-// empty the bounding set, the others to add routes and to listen at low ports. The helper drops
-// all of them.
+// empty the bounding set, one to limit the user namespace, the others to add routes and to listen
+// at low ports. The helper drops all of them.
 func capabilityArguments(l layout) []string {
 	if l.without(jail.LayerCaps) {
 		return []string{"--cap-add", "ALL"}
 	}
-	a := []string{"--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP"}
+	a := []string{"--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP", "--cap-add", "CAP_SYS_RESOURCE"}
 	if l.listens {
 		a = append(a, "--cap-add", "CAP_NET_ADMIN", "--cap-add", "CAP_NET_BIND_SERVICE")
 	}

@@ -63,6 +63,12 @@ func (i *Inner) code(c *coder) {
 	flag(&i.NoNewPrivs, c)
 	optional(&i.Landlock, c, (*Landlock).code)
 	optional(&i.Network, c, (*Network).code)
+	optional(&i.UserLimits, c, (*UserLimits).code)
+}
+
+func (u *UserLimits) code(c *coder) {
+	number(&u.Outside, c)
+	table(&u.Limits, c)
 }
 
 func (n *Network) code(c *coder) {

@@ -23,11 +23,12 @@ const (
 	SecretsFD = 9  // memory file of the call: the values of its secret files, one after the other
 	FilterFD  = 10 // sealed memory file with a filter that denies
 	WatchedFD = 11 // sealed memory file with a filter that passes denied calls to a notifier
-	ArgsFD    = 12 // sealed memory file with bubblewrap's arguments
-	StatusFD  = 13 // pipe for bubblewrap's status documents
-	ExtraFD   = 14 // first of the additional descriptors of a run
+	SysctlFD  = 12 // the directory /proc/sys/user, for UserLimits
+	ArgsFD    = 13 // sealed memory file with bubblewrap's arguments
+	StatusFD  = 14 // pipe for bubblewrap's status documents
+	ExtraFD   = 15 // first of the additional descriptors of a run
 
-	LastFD = WatchedFD // last of the descriptors of palyra-init itself
+	LastFD = SysctlFD // last of the descriptors of palyra-init itself
 )
 
 // Stages, the first argument of palyra-init.
@@ -133,6 +134,18 @@ type Inner struct {
 	Landlock         *Landlock
 	// Network is nil if the tool may reach no hosts, or uses the host's network.
 	Network *Network
+	// UserLimits is nil in a sandbox without its own user namespace.
+	UserLimits *UserLimits
+}
+
+// UserLimits limits the sandbox's user namespace (namespaces(7), /proc/sys/user). The kernel counts
+// these objects for the user of palyrad as well, so that a tool without limits could use up those
+// of all other programs of that user.
+type UserLimits struct {
+	// Outside is the inode number of palyrad's user namespace, which must be a different one.
+	Outside uint64
+	// Limits are limits by name of the file.
+	Limits map[string]uint64
 }
 
 // Order contains the parameters of one call, in the file OrderFD.

@@ -125,6 +125,9 @@ func (c *Cell) descriptors() ([]*os.File, error) {
 		return files, err
 	}
 	c.plan.Spec.Inner.Pass = !c.machine.host.tracing.permits(c.plan, c.machine.Root())
+	if limits := c.machine.host.userLimits; len(limits) > 0 && c.plan.ownUsers() {
+		c.plan.Spec.Inner.UserLimits = &inside.UserLimits{Outside: c.machine.host.own["user"], Limits: limits}
+	}
 	if files[inside.SpecFD], err = DataFile("spec", inside.Encode(&c.plan.Spec)); err != nil {
 		return files, err
 	}
@@ -139,6 +142,14 @@ func (c *Cell) descriptors() ([]*os.File, error) {
 	inherited := maps.Clone(c.files)
 	inherited[inside.HelperFD], inherited[inside.FilterFD], inherited[inside.WatchedFD] =
 		c.machine.files.helper.File, c.machine.files.plain.File, c.machine.files.watched.File
+	if c.plan.Spec.Inner.UserLimits != nil {
+		directory, err := os.OpenFile(sysctlDir, unix.O_PATH|unix.O_DIRECTORY, 0)
+		if err != nil {
+			return files, err
+		}
+		defer directory.Close()
+		inherited[inside.SysctlFD] = directory
+	}
 	if c.plan.Stdin != nil {
 		inherited[inside.StdinFD] = c.plan.Stdin
 	}

@@ -87,6 +87,9 @@ func TestHelperRefusesSpecs(t *testing.T) {
 	defer unsealed.Close()
 	here := inside.Inner{Dir: "/", Workspace: identityOf(t, "/"), NoNewPrivs: true}
 	fine := inside.Encode(&inside.Spec{Inner: here})
+	hosts, unknown := here, here
+	hosts.UserLimits = &inside.UserLimits{Outside: m.host.own["user"], Limits: map[string]uint64{"max_inotify_instances": 1}}
+	unknown.UserLimits = &inside.UserLimits{Limits: hosts.UserLimits.Limits}
 	lock := here
 	lock.Landlock = &inside.Landlock{ABI: 2, Rules: []inside.Rule{{Path: "/", Access: "all"}}}
 	for name, c := range map[string]struct {
@@ -100,6 +103,8 @@ func TestHelperRefusesSpecs(t *testing.T) {
 		"can be cut":      {inside.StageInner, sealedBut(t, unix.F_SEAL_SHRINK, fine), "checking the seals"},
 		"can grow":        {inside.StageInner, sealedBut(t, unix.F_SEAL_GROW, fine), "checking the seals"},
 		"sealed":          {inside.StageInner, sealedBut(t, 0, fine), "waiting for the order"}, // control
+		"host's users":    {inside.StageInner, specFile(t, inside.Spec{Inner: hosts}), "the user namespace is the host's"},
+		"unknown users":   {inside.StageInner, specFile(t, inside.Spec{Inner: unknown}), "the user namespace is the host's"},
 		"unknown stage":   {"other", specFile(t, inside.Spec{}), "reading the stage"},
 		"bad landlock":    {inside.StageInner, specFile(t, inside.Spec{Inner: lock}), "granting /"},
 		"other workspace": {inside.StageInner, specFile(t, inside.Spec{Inner: inside.Inner{Dir: "/", Workspace: identityOf(t, "/usr")}}), "the workspace changed"},

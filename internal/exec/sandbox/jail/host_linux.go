@@ -30,6 +30,9 @@ type host struct {
 	// hard are the daemon's hard limits, which a run cannot exceed.
 	hard   map[int]uint64
 	kernel string
+	// userLimits are the limits of a sandbox's user namespace. They are nil where the daemon has no
+	// writable /proc/sys/user, as in most containers.
+	userLimits map[string]uint64
 	// tracing decides how descriptors of the helper reach the daemon.
 	tracing tracing
 	// null is the host's null device, which covers masked files.
@@ -66,12 +69,36 @@ func newHost() (host, error) {
 			h.tracing = newTracing(strings.TrimSpace(effective))
 		}
 	}
+	h.userLimits = newUserLimits()
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return h, fmt.Errorf("reading the kernel version: %w", err)
 	}
 	h.kernel = unix.ByteSliceToString(name.Release[:])
 	return h, nil
+}
+
+// sysctlDir contains the limits of a user namespace.
+const sysctlDir = "/proc/sys/user"
+
+// userShare is the share of the daemon's own limits that one run may use: 1 part in userShare.
+const userShare = 4
+
+// newUserLimits returns the limits of a run for inotify(7).
+func newUserLimits() map[string]uint64 {
+	var fs unix.Statfs_t
+	if unix.Statfs(sysctlDir, &fs) != nil || fs.Flags&unix.ST_RDONLY != 0 {
+		return nil
+	}
+	limits := map[string]uint64{}
+	for _, name := range []string{"max_inotify_instances", "max_inotify_watches"} {
+		text, err := os.ReadFile(sysctlDir + "/" + name)
+		own, failed := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
+		if err == nil && failed == nil {
+			limits[name] = own / userShare
+		}
+	}
+	return limits
 }
 
 // landlockABI queries the kernel (landlock_create_ruleset(2)); 0 means none.

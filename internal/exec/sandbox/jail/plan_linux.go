@@ -78,6 +78,11 @@ func (m *Machine) NewPlan() (*Plan, error) {
 	return &Plan{User: user, Excused: map[string]string{}}, nil
 }
 
+// ownUsers reports whether the sandbox has its own user namespace.
+func (p *Plan) ownUsers() bool {
+	return p.Attr.Cloneflags&syscall.CLONE_NEWUSER != 0 || p.Arguments != nil
+}
+
 func (p *Plan) mode() sandbox.WorkspaceMode {
 	if p.Mode == "" {
 		return sandbox.ReadOnly

@@ -5,7 +5,6 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -102,12 +101,11 @@ func newTracing(effective string) tracing {
 // that is root needs the capability, because its sandboxes have other users. Another daemon has
 // every capability in the user namespaces that it created.
 func (t tracing) permits(p *Plan, root bool) bool {
-	namespace := p.Attr.Cloneflags&syscall.CLONE_NEWUSER != 0 || p.Arguments != nil
 	switch {
 	case !t.takes, t.yama >= yamaNone, root && !t.capable:
 		return false
 	case t.yama == yamaCapable:
-		return root || namespace
+		return root || p.ownUsers()
 	}
 	return true
 }

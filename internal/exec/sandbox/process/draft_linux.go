@@ -111,7 +111,7 @@ func (d *draft) namespaced() error {
 		d.gitConfig = gitConfig
 		ground.Files = append(ground.Files, inside.File{Path: gitConfig, Content: content})
 	}
-	powers := []uintptr{unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+	powers := []uintptr{unix.CAP_NET_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_RESOURCE}
 	if d.spec.Network != nil && !d.hostNetwork() {
 		if err := d.runner.machine.Open(d.plan, *d.spec.Network, d.runner.cfg.Outward); err != nil {
 			stage.Abandon()
