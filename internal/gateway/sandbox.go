@@ -80,7 +80,7 @@ func openSandbox(ctx context.Context, g *gateway, _ Options) error {
 	g.isolation.toolchains, g.isolation.author = toolchain.New(tools), author.New(tools.Home)
 	logToolchains(ctx, g.log, g.isolation.toolchains.Now())
 	g.isolation.history = overlay.History{Dir: at.Undo}
-	if err := errors.Join(g.isolation.Backend.Sweep(ctx), places.Sweep(g.cfg.StateDir)); err != nil {
+	if err := errors.Join(g.isolation.Backend.Sweep(ctx), places.Sweep(g.cfg.StateDir), places.SweepTemporary(os.TempDir())); err != nil {
 		g.log.WarnContext(ctx, "sweeping what an earlier run left", slog.String("error", err.Error()))
 	}
 	logIsolation(ctx, g.log, g.cfg.ProcessRunner, g.isolation.Choice)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"palyra/internal/exec/sandbox/origin"
 	"palyra/internal/exec/workspace/overlay"
 )
@@ -25,6 +27,49 @@ func Sweep(dir string) error {
 		}
 	}
 	return err
+}
+
+// Hold locks a new directory of this process, so that SweepUnheld keeps it. The lock ends with the
+// process, or when the file is closed.
+func Hold(dir string) (*os.File, error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// SweepUnheld is Sweep for a directory that processes of other users and of other PID namespaces
+// share, such as /tmp. It removes only directories of this user that no process holds, because a
+// process of another PID namespace looks dead.
+func SweepUnheld(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	entries, err := f.Readdirnames(-1)
+	for _, name := range entries {
+		if origin.Orphaned(markOf(name)) && unheld(int(f.Fd()), name) {
+			err = errors.Join(err, overlay.RemoveTree(f, name))
+		}
+	}
+	return err
+}
+
+// unheld reports whether a name is a directory of this user without a lock.
+func unheld(parent int, name string) bool {
+	fd, err := openDir(parent, name)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && int(st.Uid) == os.Geteuid() && unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
 }
 
 // markOf returns the mark at the start of a name.

@@ -121,3 +121,40 @@ func TestSweep(t *testing.T) {
 		t.Error("a directory that is not there is swept")
 	}
 }
+
+// TestSweepUnheld: in a shared directory only the directories of dead processes of this user are
+// removed, and none that a process holds, which may be in another PID namespace.
+func TestSweepUnheld(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const dead = "999999999-1"
+	in := func(name string) string { return filepath.Join(dir, name) }
+	for _, name := range []string{dead + "-left", dead + "-held", dead + "-foreign", origin.Mark() + "-alive", "other"} {
+		must.Do(t, os.Mkdir(in(name), 0o700))
+	}
+	must.Do(t, os.WriteFile(in(dead+"-file"), nil, 0o600))
+	must.Do(t, os.Symlink("other", in(dead+"-link")))
+	held := must.Get(Hold(in(dead + "-held")))(t)
+	kept := []string{dead + "-file", dead + "-held", dead + "-link", "other", origin.Mark() + "-alive"}
+	if os.Geteuid() == 0 {
+		must.Do(t, os.Chown(in(dead+"-foreign"), 31337, 31337))
+		kept = append(kept, dead+"-foreign")
+	}
+	left := func() []string {
+		t.Helper()
+		must.Check(t, SweepUnheld(dir))
+		var names []string
+		for _, entry := range must.Get(os.ReadDir(dir))(t) {
+			names = append(names, entry.Name())
+		}
+		return names
+	}
+	slices.Sort(kept)
+	if got := left(); !slices.Equal(got, kept) {
+		t.Errorf("left %q, want %q", got, kept)
+	}
+	must.Do(t, held.Close()) // control
+	if slices.Contains(left(), dead+"-held") {
+		t.Error("a directory that is not held any more was kept")
+	}
+}

@@ -63,6 +63,9 @@ func (e execution) within(ctx context.Context, at places.Places) (code int, err 
 		return Failed, fmt.Errorf("opening the sandbox: %w", err)
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
+	if err := errors.Join(b.Sweep(ctx), places.SweepTemporary(os.TempDir())); err != nil {
+		e.say("removing what killed runs left: %v", err)
+	}
 	if e.spec.WorkspaceRoot == "" {
 		if e.spec.WorkspaceRoot, err = emptyWorkspace(at); err != nil {
 			return Failed, err

@@ -12,6 +12,7 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/origin"
 	"palyra/internal/exec/workspace/overlay"
 )
 
@@ -103,7 +104,7 @@ func has(env []string, name string) bool {
 
 // Try runs a program without effects in an empty workspace.
 func Try(ctx context.Context, m *Machine, run func(context.Context, sandbox.Spec) (sandbox.Report, error)) (sandbox.Report, error) {
-	dir, err := os.MkdirTemp("", "palyra-probe-")
+	dir, err := os.MkdirTemp("", origin.Mark()+"-probe-")
 	if err != nil {
 		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)
 	}

@@ -3,6 +3,8 @@
 package places
 
 import (
+	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -47,6 +49,10 @@ func Temporary(base string) (at Places, remove func() error, err error) {
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
+	var held io.Closer
+	if err == nil {
+		held, err = hold(dir)
+	}
 	at = Places{Layers: filepath.Join(dir, "layers"), Quarantine: filepath.Join(dir, "quarantine"), Undo: filepath.Join(dir, "undo")}
 	for _, part := range []string{at.Layers, at.Quarantine, at.Undo} {
 		if err == nil {
@@ -54,8 +60,11 @@ func Temporary(base string) (at Places, remove func() error, err error) {
 		}
 	}
 	if err != nil {
+		if held != nil {
+			err = errors.Join(err, held.Close())
+		}
 		return Places{}, nil, reason.Errorf(reason.SandboxUnavailable, "creating a directory for the sandbox: %w", err).
 			WithRemedy("Give the current user write access to %s.", base)
 	}
-	return at, func() error { return os.RemoveAll(dir) }, nil
+	return at, func() error { return errors.Join(os.RemoveAll(dir), held.Close()) }, nil
 }

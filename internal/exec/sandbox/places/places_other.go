@@ -3,12 +3,19 @@
 package places
 
 import (
+	"io"
 	"os"
 	"strconv"
 )
 
 // mark names this daemon.
 func mark() string { return strconv.Itoa(os.Getpid()) }
+
+// hold does nothing, because nothing removes the directory.
+func hold(string) (io.Closer, error) { return io.NopCloser(nil), nil }
+
+// SweepTemporary does nothing.
+func SweepTemporary(string) error { return nil }
 
 // Sweep does nothing, because programs have no copies of workspaces on this platform.
 func Sweep(string) error { return nil }
