@@ -19,8 +19,10 @@ git archive "$commit" | tar -x -C "$kept/src"
   cd "$kept/src"
   export CGO_ENABLED=0
   GOOS=linux "${GO:-go}" build -trimpath -buildvcs=false -ldflags "-s -w" -o "$kept/palyra-init" ./cmd/palyra-init
-  # Where the helper is embedded is as in that release: packages have moved since.
-  gzip -n -9 -c "$kept/palyra-init" >"$(find internal -type d -path '*/jail/initbin')/palyra-init.gz"
+  # That release embeds the helper in its own place, and older ones embed it compressed.
+  initbin=$(find internal -type d -path '*/jail/initbin')
+  cp "$kept/palyra-init" "$initbin/"
+  gzip -n -9 -c "$kept/palyra-init" >"$initbin/palyra-init.gz"
   "${GO:-go}" build -trimpath -buildvcs=false -tags palyrainit -o "$kept/" ./cmd/palyrad ./cmd/palyra
 )
 

@@ -29,7 +29,7 @@ import (
 // Command is the command line of palyrad: without a subcommand it runs the
 // daemon. Logs go to stderr.
 func Command(stdout, stderr io.Writer) *cobra.Command {
-	s := &settings{flags: make(map[string]*setting)}
+	s := &settings{keys: config.Flags(), flags: make(map[string]*setting)}
 	root := &cobra.Command{
 		Use:           "palyrad",
 		Short:         "The gateway between a model and the machine",
@@ -216,6 +216,7 @@ type settings struct {
 	// origins holds the source of each value of the last load.
 	origins    config.Origins
 	path       string
+	keys       []config.Flag
 	flags      map[string]*setting
 	workspaces []string
 }
@@ -245,7 +246,7 @@ func (s *settings) register(c *cobra.Command, below bool) {
 	}
 	flags.StringVar(&s.path, "config", "", "configuration `FILE` (default: palyra.toml in the usual places)")
 	flags.StringArrayVar(&s.workspaces, "workspace", nil, "declare the workspace `NAME=DIR`; may be repeated")
-	for _, f := range config.Flags() {
+	for _, f := range s.keys {
 		if s.flags[f.Key] == nil {
 			s.flags[f.Key] = &setting{kind: f.Value}
 		}

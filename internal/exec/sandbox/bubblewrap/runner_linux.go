@@ -36,11 +36,7 @@ type Runner struct {
 // New inspects the machine and returns a Runner. Missing features of the machine are not an
 // error: Probe reports them, and Run refuses.
 func New(cfg Config) (*Runner, error) {
-	helper, err := jail.Helper()
-	if err != nil {
-		return nil, err
-	}
-	return newRunner(cfg, helper)
+	return newRunner(cfg, jail.Helper())
 }
 
 func newRunner(cfg Config, helper []byte) (*Runner, error) {

@@ -2,35 +2,15 @@
 
 package jail
 
-import (
-	"bytes"
-	"compress/gzip"
-	"embed"
-	"fmt"
-	"io"
-)
+import _ "embed"
 
-// initbin contains palyra-init, built and compressed by make before this package.
+// initbin is palyra-init, built by make before this package. It is not compressed: unpacking it
+// would take longer than a whole sandbox, at each `palyrad sandbox exec`.
 //
-//go:embed initbin/palyra-init.gz
-var initbin embed.FS
+//go:embed initbin/palyra-init
+var initbin []byte
 
-// Helper returns palyra-init as it was built with this program. It unpacks the program for each
-// Machine, because Machines are few and keep the program only in a memory file. palyra-init
-// must be built first, so it is embedded under a build tag. Without the tag, `go build ./...`
-// and editors work on a fresh clone, and palyrad reports that the sandbox is unavailable.
-func Helper() ([]byte, error) {
-	packed, err := initbin.ReadFile("initbin/palyra-init.gz")
-	if err != nil {
-		return nil, fmt.Errorf("finding palyra-init: %w", err)
-	}
-	r, err := gzip.NewReader(bytes.NewReader(packed))
-	if err != nil {
-		return nil, fmt.Errorf("unpacking palyra-init: %w", err)
-	}
-	program, err := io.ReadAll(r)
-	if err != nil {
-		return nil, fmt.Errorf("unpacking palyra-init: %w", err)
-	}
-	return program, nil
-}
+// Helper returns palyra-init as it was built with this program. The caller MUST NOT modify it.
+// palyra-init must be built first, so it is embedded under a build tag. Without the tag, `go build
+// ./...` and editors work on a fresh clone, and palyrad reports that the sandbox is unavailable.
+func Helper() []byte { return initbin }

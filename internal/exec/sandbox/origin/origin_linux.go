@@ -7,13 +7,24 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 )
 
-// Mark returns the mark of this process.
+// own is the start time of this process, "" until it has been read.
+var own struct {
+	sync.Mutex
+	start string
+}
+
+// Mark returns the mark of this process. It reads the start time once, because it never changes.
 func Mark() string {
-	start, _ := startTime(os.Getpid())
-	return fmt.Sprintf("%d-%s", os.Getpid(), start)
+	own.Lock()
+	defer own.Unlock()
+	if own.start == "" {
+		own.start, _ = startTime(os.Getpid())
+	}
+	return fmt.Sprintf("%d-%s", os.Getpid(), own.start)
 }
 
 // Orphaned reports whether mark belongs to a process that has exited. It returns false for any

@@ -38,11 +38,7 @@ const (
 // New inspects the machine and returns a Runner. Missing features of the machine are not an
 // error: Probe reports them, and Run refuses.
 func New(cfg Config) (*Runner, error) {
-	helper, err := jail.Helper()
-	if err != nil {
-		return nil, err
-	}
-	return newRunner(cfg, helper)
+	return newRunner(cfg, jail.Helper())
 }
 
 // newRunner finds the best rung by trial, because the machine's settings for user namespaces are
