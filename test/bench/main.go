@@ -166,6 +166,7 @@ var benchmarks = []benchmark{
 	{"2-governed-guest", governedGuest},
 	{"3-governed-tier-c", governedTierC},
 	{"4-tier-c", tierCAlone},
+	{"4-exec", sandboxExec},
 	{"5-tier-b", tierBAlone},
 	{"6-sandbox-runtime", againstRuntime},
 	{"6-codex-sandbox", againstCodex},

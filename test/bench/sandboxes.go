@@ -176,6 +176,29 @@ func tierCAlone(ctx context.Context, b *bench) (_ []*line, err error) {
 	})
 }
 
+// sandboxExec measures `palyrad sandbox exec` as a whole process, compared with bubblewrap alone.
+func sandboxExec(ctx context.Context, b *bench) ([]*line, error) {
+	raw, err := bubblewrapFloor()
+	if err != nil {
+		return nil, err
+	}
+	root, err := b.path("exec")
+	if err != nil {
+		return nil, err
+	}
+	l := &line{goal: "4", what: "palyrad sandbox exec --read-only, p50", floorName: "raw bwrap p50", unit: "us", limit: atMost(5)}
+	once := func() error {
+		return run(exec.CommandContext(ctx, b.palyrad, "sandbox", "exec", "--workspace", root, "--read-only", "--", "/bin/true"))
+	}
+	return []*line{l}, b.each(ctx, func() error {
+		p, err := inTurns(b.size.sandboxes, 0, raw, once)
+		if err == nil {
+			l.add(p[0], p[1])
+		}
+		return err
+	})
+}
+
 // tierBAlone is goal 5: Tier B without a daemon, compared with a plain start of the same program.
 func tierBAlone(ctx context.Context, b *bench) (_ []*line, err error) {
 	const floor = "fork+exec of /bin/true p50"

@@ -20,13 +20,18 @@ const nobody = 65534
 type installation struct {
 	path string
 	// root reports that palyrad is root.
-	root bool
+	root  bool
+	early sync.WaitGroup
 
 	mu      sync.Mutex
 	version string
 	sha     string
 	problem *reason.Error
 }
+
+// findEarly finds bubblewrap while the Runner inspects the machine, so that the first run does not
+// wait for it.
+func (i *installation) findEarly() { i.early.Go(func() { _ = i.find() }) }
 
 // find determines the version of bubblewrap at the first call. It does so again after a passing
 // failure, such as too many open files, because the result of such a call shows nothing about the

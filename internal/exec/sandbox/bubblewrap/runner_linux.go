@@ -3,6 +3,7 @@ package bubblewrap
 import (
 	"context"
 	"errors"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -43,20 +44,26 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 	if cfg.Bwrap == "" {
 		cfg.Bwrap = defaultBwrap
 	}
-	machine, err := jail.NewMachine(jail.Config{
-		Helper: helper, FirstUser: cfg.FirstUser, Users: cfg.Users, State: cfg.LayerDir, Room: cfg.Room,
-		Filter: seccomp.Options{StrictExec: cfg.StrictExec}, Without: cfg.Without,
-	})
-	if err != nil {
-		return nil, err
-	}
-	r := &Runner{cfg: cfg, machine: machine, bwrap: &installation{path: cfg.Bwrap, root: machine.Root()}, problem: indispensable(cfg.Without)}
+	r := &Runner{cfg: cfg, bwrap: &installation{path: cfg.Bwrap, root: os.Geteuid() == 0}, problem: indispensable(cfg.Without)}
 	if r.problem == nil && len(helper) == 0 {
 		r.problem = reason.Errorf(reason.SandboxUnavailable, "palyrad was built without palyra-init").
 			WithRemedy("Build it with `make build`, which embeds the helper.")
 	}
+	if cfg.Enabled && r.problem == nil {
+		r.bwrap.findEarly()
+	}
+	var err error
+	r.machine, err = jail.NewMachine(jail.Config{
+		Helper: helper, FirstUser: cfg.FirstUser, Users: cfg.Users, State: cfg.LayerDir, Room: cfg.Room,
+		Filter: seccomp.Options{StrictExec: cfg.StrictExec}, Without: cfg.Without,
+	})
+	if err != nil {
+		r.bwrap.early.Wait()
+		return nil, err
+	}
 	if r.root, err = newRoot(); err != nil {
-		return nil, errors.Join(err, machine.Close())
+		r.bwrap.early.Wait()
+		return nil, errors.Join(err, r.machine.Close())
 	}
 	r.pool = &pool{most: cfg.Prepared, after: time.After, build: func(s sandbox.Spec) (*jail.Cell, error) {
 		w, err := jail.OpenWorkspace(s.WorkspaceRoot)
@@ -80,6 +87,7 @@ func indispensable(without []string) *reason.Error {
 
 // Close releases the resources shared by sandboxes. No run may be in progress.
 func (r *Runner) Close() error {
+	r.bwrap.early.Wait()
 	failed := r.pool.close()
 	r.root.etc.close()
 	return errors.Join(append(failed, r.machine.Close())...)

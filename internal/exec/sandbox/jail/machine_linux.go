@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"slices"
+	"sync"
 
 	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
@@ -51,17 +52,20 @@ type Machine struct {
 // them are refused.
 func NewMachine(c Config) (*Machine, error) {
 	m := &Machine{resolver: new(command.Resolver), without: c.Without}
+	var state, measured, shared error
+	// The files are as much work as the rest.
+	var files sync.WaitGroup
+	files.Go(func() { m.files, shared = newSharedFiles(c.Helper, c.Filter) })
 	tree := cgroup.Find()
 	if m.Without(LayerGroup) {
 		tree = cgroup.None()
 	}
 	m.room = newRoom(tree, c.Room, !m.Without(AllRuns))
-	var state, measured, shared error
 	if c.State != "" {
 		m.state, state = os.Open(c.State)
 	}
 	m.host, measured = newHost()
-	m.files, shared = newSharedFiles(c.Helper, c.Filter)
+	files.Wait()
 	if err := errors.Join(state, measured, shared); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}

@@ -3,6 +3,7 @@ package jail
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 
@@ -109,25 +110,47 @@ func (v *views) make(p pair) (*os.File, error) {
 	}
 	defer in.Close()
 	defer hold.Close()
-	process, err := startProcess(SelfPath(inside.HelperFD), []string{helperName, inside.StageHold}, &os.ProcAttr{
+	// The kernel ends the tracing of a program when the thread that started it exits.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	process, err := v.hold(p, in, true)
+	if err != nil {
+		process, err = v.hold(p, in, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", process.Pid))
+	if ended := end(process); err == nil && ended != nil {
+		f.Close()
+		return nil, ended
+	}
+	return f, err
+}
+
+// hold starts the helper in the user namespace of a pair, where it waits for the end of in. A
+// stopped helper waits before its first instruction (PTRACE_TRACEME), which saves the start of its
+// runtime, but Yama, a security module or a container may forbid tracing.
+func (v *views) hold(p pair, in *os.File, stopped bool) (*os.Process, error) {
+	return startProcess(SelfPath(inside.HelperFD), []string{helperName, inside.StageHold}, &os.ProcAttr{
 		Dir: "/", Env: []string{},
 		Files: []*os.File{in, nil, nil, nil, nil, v.helper},
 		Sys: &syscall.SysProcAttr{
 			Cloneflags:  syscall.CLONE_NEWUSER,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: p.owner.UID, HostID: p.user.UID, Size: 1}},
 			GidMappings: []syscall.SysProcIDMap{{ContainerID: p.owner.GID, HostID: p.user.GID, Size: 1}},
+			Ptrace:      stopped,
 		},
 	})
-	if err != nil {
-		return nil, err
+}
+
+// end kills a process and waits until it has exited.
+func end(p *os.Process) error {
+	if err := p.Kill(); err != nil {
+		return err
 	}
-	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/user", process.Pid))
-	hold.Close()
-	if _, waitErr := process.Wait(); err == nil && waitErr != nil {
-		f.Close()
-		return nil, waitErr
-	}
-	return f, err
+	_, err := p.Wait()
+	return err
 }
 
 func (v *views) close() {

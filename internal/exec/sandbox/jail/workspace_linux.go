@@ -10,6 +10,7 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/program/command"
+	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
 )
 
@@ -65,6 +66,9 @@ func OpenWorkspace(root string) (*Directory, error) {
 		return nil, reason.Errorf(reason.WorkspaceScope, "the root of the workspace is not a clean absolute path")
 	}
 	d, err := OpenDirectory(root)
+	if sandbox.Passing(err) {
+		return nil, fmt.Errorf("opening the root of the workspace: %w", err)
+	}
 	if err != nil {
 		return nil, reason.Errorf(reason.WorkspaceScope, "the root of the workspace is missing, not a directory, or reached through a symbolic link").
 			WithRemedy("Declare the workspace by its real path.")
