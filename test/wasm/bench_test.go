@@ -25,7 +25,7 @@ func BenchmarkCold(b *testing.B) {
 	for i := range b.N {
 		time.Sleep(100 * time.Millisecond)
 		order := call(m, "")
-		order.Owner = fmt.Sprint("user:", i)
+		order.Caller = user(fmt.Sprint("user:", i))
 		began := time.Now()
 		must.Get(w.Run(b.Context(), order))(b)
 		took += time.Since(began)

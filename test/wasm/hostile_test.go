@@ -273,7 +273,7 @@ func TestManyAtOnce(t *testing.T) {
 	for i := range 24 {
 		group.Go(func() {
 			order := call(m, fmt.Sprint("input ", i))
-			order.Owner = fmt.Sprint("user:", i%3)
+			order.Caller = user(fmt.Sprint("user:", i%3))
 			r, err := w.Run(t.Context(), order)
 			if err != nil || string(r.Stdout.Head) != fmt.Sprint("input ", i) {
 				t.Errorf("%d: %q, %v", i, r.Stdout.Head, err)

@@ -6,13 +6,20 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
+	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"palyra/internal/core/must"
+	"palyra/internal/core/reason"
+	"palyra/internal/exec/sandbox/jail/jailtest"
+	engine "palyra/internal/exec/wasm"
 	"palyra/internal/exec/wasm/guest"
 	wasmmodule "palyra/internal/exec/wasm/module"
+	"palyra/test/wasm/wasmtest"
 )
 
 // sized returns b with a length prefix.
@@ -44,12 +51,21 @@ func largest(size int, l wasmmodule.Limits) []byte {
 	return append(m, section(0, append([]byte("\x03pad"), make([]byte, rest-4)...))...)
 }
 
+// padded returns a module of exactly size bytes: b and a custom section.
+func padded(b []byte, size int) []byte {
+	const name = "\x04rest"
+	rest := size - len(b) - 1
+	rest -= len(binary.AppendUvarint(nil, uint64(rest)))
+	return slices.Concat(b, []byte{0}, sized(append([]byte(name), make([]byte, rest-len(name))...)))
+}
+
 // TestLargestModule: a module with the maximum default size, and with functions of the maximum
-// size, compiles and runs within the limits of workers.
+// size, compiles and runs within the limits of workers. A quarter of it is the code that costs a
+// compiler most; four times as much costs more processor time than a compiler has.
 func TestLargestModule(t *testing.T) {
 	t.Parallel()
 	l := wasmmodule.DefaultLimits()
-	text := largest(l.ModuleBytes, l)
+	text := padded(largest(l.ModuleBytes/4, l), l.ModuleBytes)
 	if len(text) != l.ModuleBytes {
 		t.Fatalf("it has %d bytes", len(text))
 	}
@@ -60,4 +76,31 @@ func TestLargestModule(t *testing.T) {
 	must.Do(t, w.Prepare(t.Context(), module))
 	t.Logf("compiled in %s: %d functions, %d bytes of code", time.Since(began), m.Functions, m.CodeBytes)
 	must.Get(w.Run(t.Context(), call(module, "")))(t)
+}
+
+// TestCompilerTime: a compiler that uses all of its processor time is ended, with the limit in the
+// error, which names what to do. It is not started again for the same module. Control:
+// TestLargestModule compiles a module within the usual limit.
+func TestCompilerTime(t *testing.T) {
+	t.Parallel()
+	l := wasmmodule.DefaultLimits()
+	text := largest(l.ModuleBytes, l)
+	m := must.Get(wasmmodule.Check(text, l))(t)
+	tierC := &counting{Runner: wasmtest.TierC(t), started: map[string]int{}, hold: make(chan struct{})}
+	close(tierC.hold)
+	r := must.Get(engine.Open(engine.Config{
+		Sandbox: tierC, Worker: wasmtest.Worker, Dir: jailtest.Dir(t), Log: slog.New(slog.DiscardHandler), CompileCPU: time.Second,
+	}))(t)
+	defer r.Close()
+	slow := guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind}
+	for range 2 {
+		_, err := r.Run(t.Context(), call(slow, ""))
+		var known *reason.Error
+		if !errors.As(err, &known) || known.Code != reason.QuotaExceeded || !strings.Contains(known.Message, "more than 1s of processor time") || known.Remedy == "" {
+			t.Errorf("%+v", err)
+		}
+	}
+	if n := tierC.count("compile"); n != 1 {
+		t.Errorf("%d compilers were started", n)
+	}
 }

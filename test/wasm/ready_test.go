@@ -57,7 +57,7 @@ func TestWorkersStandReady(t *testing.T) {
 			used, early := map[uint64]bool{}, 0
 			for i := range calls {
 				order := call(m, "x")
-				order.Owner = fmt.Sprint("user:", i)
+				order.Caller = user(fmt.Sprint("user:", i))
 				began := time.Now()
 				in := must.Get(r.Run(t.Context(), order))(t).Isolation.Namespaces["pid"]
 				if used[in] {

@@ -119,7 +119,7 @@ func TestWorkersServeOnePrincipal(t *testing.T) {
 	sandboxOf := func(owner string, m guest.Module, host guest.Host) uint64 {
 		t.Helper()
 		order := call(m, "x")
-		order.Owner, order.Host = owner, host
+		order.Caller, order.Host = user(owner), host
 		return must.Get(w.Run(t.Context(), order))(t).Isolation.Namespaces["pid"]
 	}
 	alice := sandboxOf("user:alice", m, nil)

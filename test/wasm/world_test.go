@@ -10,6 +10,7 @@ import (
 
 	"github.com/bytecodealliance/wasmtime-go/v39"
 
+	"palyra/internal/core/limit"
 	"palyra/internal/core/must"
 	"palyra/internal/exec/sandbox/bubblewrap"
 	"palyra/internal/exec/sandbox/jail/jailtest"
@@ -49,6 +50,9 @@ func compiled(t testing.TB, wat string) []byte {
 	return must.Get(wasmtime.Wat2Wasm(wat))(t)
 }
 
+// user returns a caller who is responsible for their own calls.
+func user(name string) limit.Who { return limit.Who{Owner: name, Principal: name} }
+
 func call(m guest.Module, input string) guest.Call {
-	return guest.Call{Owner: "user:alice", Module: m, Tool: "test", Input: []byte(input), Limits: wasmtest.Limits()}
+	return guest.Call{Caller: user("user:alice"), Module: m, Tool: "test", Input: []byte(input), Limits: wasmtest.Limits()}
 }

@@ -28,10 +28,13 @@ const leastRetry, mostRetry = time.Second, time.Minute
 
 // Queue manages places and the requests waiting for one. It is safe for concurrent use.
 type Queue struct {
-	places, most int
+	// each is the number of places that one owner can hold at once.
+	places, most, each int
 
-	mu      sync.Mutex
-	taken   int
+	mu    sync.Mutex
+	taken int
+	// holds is the number of places that each owner holds.
+	holds   map[string]int
 	waiting int
 	refused int
 	// held is a moving average of the time that a place is held: each release counts an eighth.
@@ -63,7 +66,13 @@ type ticket struct {
 }
 
 // NewQueue returns a queue for that many places, at least one. At most waiting requests wait.
-func NewQueue(places, waiting int) *Queue { return &Queue{places: max(places, 1), most: waiting} }
+func NewQueue(places, waiting int) *Queue { return NewSharedQueue(places, waiting, places) }
+
+// NewSharedQueue returns a queue in which one owner holds at most each of the places at once. The
+// others stay free for other owners.
+func NewSharedQueue(places, waiting, each int) *Queue {
+	return &Queue{places: max(places, 1), most: waiting, each: max(each, 1), holds: make(map[string]int)}
+}
 
 // Enter waits for a place. leave returns it; further calls of leave do nothing. The error is a
 // *Full, or the error of the context if it ended before a place was free.
@@ -84,7 +93,7 @@ func (q *Queue) Enter(ctx context.Context, who Who) (leave func(), err error) {
 		}
 	}
 	since := time.Now()
-	return sync.OnceFunc(func() { q.leave(time.Since(since)) }), nil
+	return sync.OnceFunc(func() { q.leave(who.Owner, time.Since(since)) }), nil
 }
 
 // Waiting returns the number of waiting requests.
@@ -105,8 +114,8 @@ func (q *Queue) Refused() int {
 func (q *Queue) admit(who Who) (*ticket, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.taken < q.places { // the queue is then empty
-		q.taken++
+	if q.taken < q.places && q.mayHold(who.Owner) { // every waiting request is of an owner who may not
+		q.take(who.Owner)
 		return nil, nil
 	}
 	if !q.roomFor(who) {
@@ -142,21 +151,34 @@ func (q *Queue) patience() time.Duration {
 	return max(q.held*rounds, leastRetry)
 }
 
-// leave passes a place to the next waiting request, or marks it as free.
-func (q *Queue) leave(held time.Duration) {
+// mayHold reports whether an owner may hold one more place.
+func (q *Queue) mayHold(owner string) bool { return q.holds[owner] < q.each }
+
+func (q *Queue) take(owner string) {
+	q.taken++
+	q.holds[owner]++
+}
+
+// leave passes the place of an owner to the next waiting request, or marks it as free.
+func (q *Queue) leave(owner string, held time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.held += (held - q.held) / 8
-	q.handOn()
+	q.handOn(owner)
 }
 
-func (q *Queue) handOn() {
-	if q.waiting == 0 {
-		q.taken--
+func (q *Queue) handOn(from string) {
+	q.taken--
+	if q.holds[from]--; q.holds[from] == 0 {
+		delete(q.holds, from)
+	}
+	owner := q.owners.next(q.mayHold)
+	if owner == nil {
 		return
 	}
-	owner := q.owners.next()
-	t, _ := owner.principals.next().tickets.Front().Value.(*ticket)
+	anyone := func(string) bool { return true }
+	t, _ := owner.principals.next(anyone).tickets.Front().Value.(*ticket)
+	q.take(owner.name)
 	q.remove(t)
 	close(t.called)
 }
@@ -168,7 +190,7 @@ func (q *Queue) giveUp(t *ticket) {
 	defer q.mu.Unlock()
 	select {
 	case <-t.called:
-		q.handOn()
+		q.handOn(t.owner.name)
 	default:
 		q.remove(t)
 	}
@@ -197,11 +219,15 @@ func (t *turns) line(name string) *line {
 	return l
 }
 
-// next returns the line whose turn it is, and moves it to the end.
-func (t *turns) next() *line {
-	l, _ := t.order.Front().Value.(*line)
-	t.order.MoveToBack(l.at)
-	return l
+// next returns the first line whose name is allowed, and moves it to the end; nil if there is none.
+func (t *turns) next(allowed func(name string) bool) *line {
+	for at := t.order.Front(); at != nil; at = at.Next() {
+		if l, _ := at.Value.(*line); allowed(l.name) {
+			t.order.MoveToBack(at)
+			return l
+		}
+	}
+	return nil
 }
 
 func (t *turns) dropEmpty(l *line) {

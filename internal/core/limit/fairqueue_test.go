@@ -305,3 +305,43 @@ func (w *watcher) look(places, most int) {
 		w.t.Errorf("%d wait though %d of %d places are taken", waiting, w.inside, places)
 	}
 }
+
+// TestOwnerLeavesAPlaceToOthers: an owner who may hold one of two places waits, with any number of
+// principals, while the other place is free for another owner. Control: a queue without that
+// limit gives them both.
+func TestOwnerLeavesAPlaceToOthers(t *testing.T) {
+	t.Parallel()
+	for each, want := range map[int]string{1: "user:bob agent:coder user:alice", 2: "agent:coder user:alice user:bob"} {
+		synctest.Test(t, func(t *testing.T) {
+			q := NewSharedQueue(2, 100, each)
+			first := must.Get(q.Enter(t.Context(), alice))(t)
+			var served []string
+			var all sync.WaitGroup
+			leaves := make(chan func(), 3)
+			for _, who := range []Who{coder, alice, bob} {
+				all.Go(func() {
+					leave := must.Get(q.Enter(t.Context(), who))(t)
+					served = append(served, who.Principal)
+					leaves <- leave
+				})
+				synctest.Wait()
+			}
+			if each == 1 && strings.Join(served, " ") != "user:bob" {
+				t.Errorf("before anybody leaves: %s", served)
+			}
+			first()
+			synctest.Wait()
+			for range 3 {
+				(<-leaves)()
+				synctest.Wait()
+			}
+			all.Wait()
+			if got := strings.Join(served, " "); got != want {
+				t.Errorf("each %d: %s, want %s", each, got, want)
+			}
+			if q.Waiting() != 0 || len(q.holds) != 0 || q.taken != 0 {
+				t.Errorf("each %d: %d wait, %d places are taken by %v", each, q.Waiting(), q.taken, q.holds)
+			}
+		})
+	}
+}

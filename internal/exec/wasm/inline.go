@@ -109,7 +109,7 @@ func (t Inline) prepare(p tool.Proposal) (guest.Call, tool.Plan, error) {
 		return guest.Call{}, tool.Plan{}, err
 	}
 	call := guest.Call{
-		Owner: p.Caller.Principal.String(), Module: guest.Module{Bytes: text, Digest: digest, Kind: m.Kind},
+		Caller: guest.CallerOf(p.Caller), Module: guest.Module{Bytes: text, Digest: digest, Kind: m.Kind},
 		Tool: InlineName, Input: in.Input, Limits: t.Limits,
 	}
 	if in.Fuel > t.FuelCeiling {

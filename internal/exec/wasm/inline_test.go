@@ -96,7 +96,7 @@ func TestInlineRuns(t *testing.T) {
 	}
 	run(proposal(smallest, `,"input":{"x":1}`))
 	c := n.calls[0]
-	if c.Owner != "agent:helper" || string(c.Input) != `{"x":1}` || c.Limits.Fuel != 100 || c.Clock || c.Random || c.Host != nil || c.Seed == [32]byte{} {
+	if c.Caller.Principal != "agent:helper" || string(c.Input) != `{"x":1}` || c.Limits.Fuel != 100 || c.Clock || c.Random || c.Host != nil || c.Seed == [32]byte{} {
 		t.Errorf("%+v", c)
 	}
 	if n.calls[1].Seed != c.Seed {

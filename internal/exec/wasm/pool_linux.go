@@ -8,7 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"palyra/internal/core/limit"
 	"palyra/internal/core/reason"
+	"palyra/internal/core/text"
+	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/jail"
 	"palyra/internal/exec/wasm/guest"
 	"palyra/internal/exec/wasm/wire"
@@ -105,10 +108,13 @@ func (r *Runner) sweep() {
 	}
 }
 
+// installer compiles the modules of skills at their installation, for no caller.
+var installer = limit.Who{Owner: "(install)", Principal: "(install)"}
+
 // Prepare compiles a module, so that no call waits for it. It returns at once for a compiled
 // module.
 func (r *Runner) Prepare(ctx context.Context, m guest.Module) error {
-	_, err := r.code(ctx, m, r.nameOf(m))
+	_, _, err := r.code(ctx, m, r.nameOf(m), installer)
 	if err == nil {
 		r.ready()
 	}
@@ -116,43 +122,120 @@ func (r *Runner) Prepare(ctx context.Context, m guest.Module) error {
 }
 
 // code returns a module's compiled code from memory, from the directory, or from a worker that
-// compiles it. Concurrent callers wait for one compilation. The end of a caller's context does
-// not stop the compilation.
-func (r *Runner) code(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return nil, reason.Errorf(reason.Cancelled, "palyrad is shutting down")
+// compiles it. Concurrent callers wait for one compilation, in the turn of the first of them. The
+// end of a caller's context does not stop the compilation. spent is the processor time of a
+// compiler that ran in the turn of this caller.
+func (r *Runner) code(ctx context.Context, m guest.Module, name codeName, who limit.Who) (file *os.File, spent time.Duration, err error) {
+	c, began, err := r.compilation(name)
+	if err != nil {
+		return nil, 0, err
 	}
-	c, there := r.compiled[name]
-	if !there {
+	mine := false
+	if !began {
+		if mine, err = r.compileInTurn(ctx, c, m, name, who); err != nil {
+			return nil, 0, err
+		}
+	}
+	select {
+	case <-c.done:
+		if mine {
+			spent = c.cpu
+		}
+		return c.file, spent, c.err
+	case <-ctx.Done():
+		return nil, 0, left(ctx)
+	}
+}
+
+// compilation returns the code of a module or the place of its compilation. A caller for whom it
+// has not begun MUST call compileInTurn.
+func (r *Runner) compilation(name codeName) (c *compiling, began bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return nil, false, closing()
+	}
+	c = r.compiled[name]
+	if c == nil {
 		c = &compiling{done: make(chan struct{})}
 		r.compiled[name] = c
 		r.dropOne(name)
+	}
+	if !c.began {
+		c.waiting++
+	}
+	return c, c.began, nil
+}
+
+func closing() error { return reason.Errorf(reason.Cancelled, "palyrad is shutting down") }
+
+// compileInTurn waits for the turn of a caller and then starts the compilation, unless that of
+// another caller comes first. It returns when the compilation has started, and reports whether it
+// runs in the turn of this caller.
+func (r *Runner) compileInTurn(ctx context.Context, c *compiling, m guest.Module, name codeName, who limit.Who) (mine bool, err error) {
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-c.done:
+			stop()
+		case <-waiting.Done():
+		}
+	}()
+	leave, err := r.compiles.Enter(waiting, who)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.waiting--
+	switch {
+	case c.began:
+		if err == nil {
+			leave()
+		}
+		return false, nil
+	case err == nil && !r.closed:
+		c.began = true
 		r.processes.Go(func() {
-			defer close(c.done)
-			making, stop := context.WithCancel(context.WithoutCancel(ctx))
-			defer stop()
-			go func() {
-				select {
-				case <-r.closing:
-					stop()
-				case <-making.Done():
-				}
-			}()
-			// An error of the module itself is cached and not retried.
-			if c.file, c.err = r.make(making, m, name); c.err != nil && reason.Of(c.err) != reason.InvalidInput {
-				r.forget(name)
-			}
+			defer leave()
+			r.finish(context.WithoutCancel(ctx), c, m, name, who)
 		})
+		return true, nil
+	case err == nil:
+		leave()
+		return false, closing()
+	case c.waiting == 0 && r.compiled[name] == c:
+		delete(r.compiled, name)
 	}
-	r.mu.Unlock()
-	select {
-	case <-c.done:
-		return c.file, c.err
-	case <-ctx.Done():
-		return nil, left(ctx)
+	return false, notInTurn(ctx, err)
+}
+
+// finish compiles a module until Close.
+func (r *Runner) finish(ctx context.Context, c *compiling, m guest.Module, name codeName, who limit.Who) {
+	defer close(c.done)
+	making, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		select {
+		case <-r.closing:
+			stop()
+		case <-making.Done():
+		}
+	}()
+	c.file, c.cpu, c.err = r.make(making, m, name, who)
+	// An error of the module itself is cached and not retried.
+	if c.err != nil && reason.Of(c.err) != reason.InvalidInput && !errors.Is(c.err, errSlow) {
+		r.forget(name)
 	}
+}
+
+// notInTurn returns the error of a call whose turn did not come.
+func notInTurn(ctx context.Context, err error) error {
+	var full *limit.Full
+	if !errors.As(err, &full) {
+		return left(ctx)
+	}
+	return reason.Errorf(reason.RateLimited, "%s are already waiting for other guests to end; try again in %s",
+		text.Plural(full.Waiting, "call"), full.RetryAfter.Round(time.Second)).WithField("retry_after", full.RetryAfter.String()).
+		WithRemedy("Try again later, or ask the operator to raise wasm_runtime.max_concurrent.")
 }
 
 // left returns the error of a call that was cancelled before its guest ran.
@@ -188,55 +271,67 @@ func (r *Runner) forget(name codeName) {
 	}
 }
 
-func (r *Runner) make(ctx context.Context, m guest.Module, name codeName) (*os.File, error) {
-	file, err := r.codes.read(name)
+func (r *Runner) make(ctx context.Context, m guest.Module, name codeName, who limit.Who) (file *os.File, cpu time.Duration, err error) {
+	file, err = r.codes.read(name)
 	if file != nil {
-		return file, nil
+		return file, 0, nil
 	}
 	if err != nil {
 		r.use.Log.WarnContext(ctx, "compiled code is not usable, and is compiled again", slog.String("file", r.codes.path(name)), slog.String("error", err.Error()))
 	}
-	code, err := r.compile(ctx, m)
+	code, cpu, err := r.compile(ctx, m, who)
 	if err != nil {
-		return nil, err
+		return nil, cpu, err
 	}
 	if err := r.codes.write(name, code); err != nil {
 		r.use.Log.WarnContext(ctx, "storing compiled code failed", slog.String("error", err.Error()))
 	}
-	return jail.DataFile("wasm-code", code)
+	file, err = jail.DataFile("wasm-code", code)
+	return file, cpu, err
 }
 
-// compileTime is the timeout for compiling one module.
-const compileTime = 5 * time.Minute
+// compileCPU is the processor time that a compiler may use for one module. compileWall is how long
+// it may take on a busy machine.
+const (
+	compileCPU  = 10 * time.Second
+	compileWall = 5 * time.Minute
+)
 
 // compile uses a separate worker for each module, so that a compromised worker affects only that
-// module.
-func (r *Runner) compile(ctx context.Context, m guest.Module) ([]byte, error) {
-	select {
-	case r.compiles <- struct{}{}:
-		defer func() { <-r.compiles }()
-	case <-ctx.Done():
-		return nil, left(ctx)
-	}
-	w, err := r.launch(ctx, job{word: "compile", owner: "(compile)", memory: compileMemory, space: compileSpace, cpu: compileTime})
+// module. It returns the processor time of the worker, also after an error.
+func (r *Runner) compile(ctx context.Context, m guest.Module, who limit.Who) (code []byte, cpu time.Duration, err error) {
+	w, err := r.launch(ctx, job{word: "compile", owner: who.Principal, memory: compileMemory, space: compileSpace, cpu: r.use.CompileCPU})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	defer func() { cpu = w.report.Usage.CPU }()
 	if err := w.write(wire.Compile, m.Features, m.Bytes); err != nil {
-		return nil, w.lost("it did not accept the module", err)
+		return nil, 0, w.lost("it did not accept the module", err)
 	}
-	f, err := w.read(ctx, wire.MaxBody, compileTime)
+	f, err := w.read(ctx, wire.MaxBody, compileWall)
 	if err != nil {
-		return nil, w.lost("it did not compile the module", err)
+		return nil, 0, r.uncompiled(w, err)
 	}
+	defer w.kill()
 	if trouble, err := wire.As[wire.Trouble](f, wire.Failed); err == nil {
-		w.kill()
-		return nil, reason.Errorf(reason.InvalidInput, "the module is not valid: %s", firstLine(trouble.Problem)).
+		return nil, 0, reason.Errorf(reason.InvalidInput, "the module is not valid: %s", firstLine(trouble.Problem)).
 			WithRemedy("Rebuild the module: its structure is valid, but its code is not.")
 	}
 	if _, err := wire.As[wire.Trouble](f, wire.Compiled); err != nil {
-		return nil, w.lost("it did not compile the module", err)
+		return nil, 0, w.lost("it did not compile the module", err)
 	}
-	w.kill()
-	return f.Body, nil
+	return f.Body, 0, nil
+}
+
+// errSlow reports a module whose compilation takes too much processor time.
+var errSlow = errors.New("the compiler used all of its processor time")
+
+// uncompiled returns the error of a compiler that sent no code.
+func (r *Runner) uncompiled(w *worker, err error) *reason.Error {
+	lost := w.lost("it did not compile the module", err)
+	if w.report.Quota != sandbox.QuotaCPU {
+		return lost
+	}
+	return reason.Errorf(reason.QuotaExceeded, "cpu: compiling the module takes more than %s of processor time", r.use.CompileCPU).
+		WithCause(errSlow).WithRemedy("Split the module, or build it with less inlining.")
 }

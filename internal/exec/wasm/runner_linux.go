@@ -1,6 +1,7 @@
 package wasm
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"palyra/internal/core/limit"
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/exec/program/command"
@@ -29,8 +31,12 @@ const (
 	// spares is the number of spare workers for any principal, kept for at most idleTime after
 	// the last call that needed one.
 	spares = 2
-	// compilers is the number of concurrent compilations: each may use compileMemory.
-	compilers = 2
+	// compilers is the number of concurrent compilations: each may use compileMemory. One owner
+	// holds at most compilersEach, so that slow modules of one never block those of others.
+	compilers     = 2
+	compilersEach = 1
+	// mostWaiting is the maximum number of calls that wait for a worker, and for a compiler.
+	mostWaiting = 1024
 	// keptCodes is the number of compiled modules in memory.
 	keptCodes = 64
 )
@@ -44,8 +50,8 @@ type Runner struct {
 	// toolchains mount the worker program in the sandbox if it is outside of the system
 	// directories.
 	toolchains []command.Toolchain
-	// slots limit the calls in progress, compiles the compilations.
-	slots, compiles chan struct{}
+	// slots limits the calls in progress, compiles the compilations. Their callers take turns.
+	slots, compiles *limit.Queue
 	// closing is closed by Close, which ends the compilations.
 	closing chan struct{}
 	// processes tracks the goroutines of workers and compilations.
@@ -61,11 +67,17 @@ type Runner struct {
 	sweeper  *time.Timer
 }
 
-// compiling is one module's code, or its compilation in progress. Concurrent callers wait for it.
+// compiling is one module's code, or its compilation. Concurrent callers wait for it.
 type compiling struct {
-	done chan struct{}
-	file *os.File
-	err  error
+	// began reports that the turn of a caller has come; waiting is the number of callers who wait
+	// for that. Runner.mu guards both.
+	began   bool
+	waiting int
+	done    chan struct{}
+	file    *os.File
+	err     error
+	// cpu is the processor time of the compiler.
+	cpu time.Duration
 }
 
 // Open returns a Runner. It starts no worker. Its errors name the missing parts.
@@ -73,14 +85,12 @@ func Open(c Config) (*Runner, error) {
 	if c.Sandbox == nil {
 		return nil, unavailable("Tier C, in which the WASM worker runs, is not available on this machine")
 	}
-	if c.Workers == 0 {
-		c.Workers = defaultWorkers
-	}
+	c.Workers, c.CompileCPU = cmp.Or(c.Workers, defaultWorkers), cmp.Or(c.CompileCPU, compileCPU)
 	program, err := command.ResolveExecutable(c.Worker, nil)
 	if err != nil {
 		return nil, unavailable("the WASM worker %s cannot be used", c.Worker).WithCause(err)
 	}
-	r := &Runner{use: c, program: program, empty: filepath.Join(c.Dir, "empty"), slots: make(chan struct{}, c.Workers), compiles: make(chan struct{}, compilers), closing: make(chan struct{}), compiled: map[codeName]*compiling{}}
+	r := &Runner{use: c, program: program, empty: filepath.Join(c.Dir, "empty"), slots: limit.NewQueue(c.Workers, mostWaiting), compiles: limit.NewSharedQueue(compilers, mostWaiting, compilersEach), closing: make(chan struct{}), compiled: map[codeName]*compiling{}}
 	r.codes.dir = filepath.Join(c.Dir, "code")
 	for _, dir := range []string{c.Dir, r.empty, r.codes.dir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -178,12 +188,16 @@ func (r *Runner) Run(ctx context.Context, c guest.Call) (sandbox.Report, error) 
 	if c.Limits.Wall <= 0 || c.Limits.Output <= 0 || c.Limits.Fuel == 0 {
 		return sandbox.Report{}, reason.Errorf(reason.Internal, "a guest must have limits")
 	}
-	select {
-	case r.slots <- struct{}{}:
-		defer func() { <-r.slots }()
-	case <-ctx.Done():
-		return sandbox.Report{}, left(ctx)
+	// The module is compiled before the call takes a slot, which a slow module must not occupy.
+	_, spent, err := r.code(ctx, c.Module, r.nameOf(c.Module), c.Caller)
+	if err != nil {
+		return sandbox.Report{}, err
 	}
+	leave, err := r.slots.Enter(ctx, c.Caller)
+	if err != nil {
+		return sandbox.Report{}, notInTurn(ctx, err)
+	}
+	defer leave()
 	w, err := r.workerFor(ctx, c)
 	if err != nil {
 		return sandbox.Report{}, err
@@ -194,6 +208,7 @@ func (r *Runner) Run(ctx context.Context, c guest.Call) (sandbox.Report, error) 
 	err = t.run(ctx)
 	t.report.Finished = time.Now()
 	t.report.Usage.Wall = t.report.Finished.Sub(t.report.Started)
+	t.report.Usage.CPU = spent
 	w.span += t.report.Usage.Wall
 	if t.over || t.spent || w.span > workerSpan {
 		w.kill()
@@ -219,21 +234,22 @@ type loaded struct {
 // workerFor returns a worker that has loaded the module, for the principal of the call.
 func (r *Runner) workerFor(ctx context.Context, c guest.Call) (*worker, error) {
 	needs := loaded{c.Module.Digest, c.Module.Features}
-	if w := r.take(func(w *worker) bool { return w.owner == c.Owner && w.loaded == needs && w.room(c.Limits) }); w != nil {
+	owner := c.Caller.Principal
+	if w := r.take(func(w *worker) bool { return w.owner == owner && w.loaded == needs && w.room(c.Limits) }); w != nil {
 		return w, nil
 	}
 	name := r.nameOf(c.Module)
-	file, err := r.code(ctx, c.Module, name)
+	file, _, err := r.code(ctx, c.Module, name, c.Caller)
 	if err != nil {
 		return nil, err
 	}
 	w := r.take(func(w *worker) bool { return w.owner == "" && w.room(c.Limits) })
 	if w == nil {
-		if w, err = r.launch(ctx, running(c.Owner, c.Limits)); err != nil {
+		if w, err = r.launch(ctx, running(owner, c.Limits)); err != nil {
 			return nil, err
 		}
 	}
-	w.owner, w.loaded = c.Owner, needs
+	w.owner, w.loaded = owner, needs
 	if err := w.load(ctx, c.Module.Features, file); err != nil {
 		if ctx.Err() == nil {
 			r.forget(name)

@@ -14,6 +14,7 @@ package wasm
 import (
 	"log/slog"
 	"strings"
+	"time"
 
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/sandbox"
@@ -35,6 +36,8 @@ type Config struct {
 	Log *slog.Logger
 	// Workers is the maximum number of concurrent guests, 0 for 16.
 	Workers int
+	// CompileCPU is the processor time for compiling one module, 0 for 10 s.
+	CompileCPU time.Duration
 	// Limits are the usual limits of calls: spare workers are started with them. With zero limits
 	// no spare worker is started.
 	Limits guest.Limits

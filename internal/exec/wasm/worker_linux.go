@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -223,8 +225,15 @@ func (w *worker) alive() bool {
 }
 
 // lost returns the error of a worker that failed. It kills the worker first, to obtain its last
-// output.
+// output. A worker that closed its connection has grace to exit by itself, because a killed one
+// does not report which limit it reached.
 func (w *worker) lost(what string, err error) *reason.Error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
+		select {
+		case <-w.ended:
+		case <-time.After(grace):
+		}
+	}
 	w.kill()
 	var refused *reason.Error
 	switch {

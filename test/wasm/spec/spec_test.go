@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"palyra/internal/core/limit"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	engine "palyra/internal/exec/wasm"
@@ -88,7 +89,7 @@ func (y *tally) run(t *testing.T, r *engine.Runner, m *subject) {
 		y.add("modules too large", 1)
 		return
 	}
-	order := guest.Call{Owner: "user:" + m.script.name, Module: moduleOf(d.bytes), Tool: "spec", Limits: wasmtest.Limits()}
+	order := guest.Call{Caller: limit.Who{Owner: "user:" + m.script.name, Principal: "user:" + m.script.name}, Module: moduleOf(d.bytes), Tool: "spec", Limits: wasmtest.Limits()}
 	order.Limits.Fuel, order.Limits.TableElements = 1<<40, selected
 	got, err := r.Run(t.Context(), order)
 	switch {

@@ -35,7 +35,7 @@ func (t Tool) prepare(ctx context.Context, p tool.Proposal) (made prepared, plan
 	if err := t.use.Ready(); err != nil {
 		return made, plan, err
 	}
-	made.call = guest.Call{Owner: p.Caller.Principal.String(), Tool: t.is.ID, Input: p.Input, Clock: t.is.Capabilities.Clock, Random: t.is.Capabilities.Random}
+	made.call = guest.Call{Caller: guest.CallerOf(p.Caller), Tool: t.is.ID, Input: p.Input, Clock: t.is.Capabilities.Clock, Random: t.is.Capabilities.Random}
 	if made.call.Limits, err = t.limits(); err != nil {
 		return made, plan, err
 	}

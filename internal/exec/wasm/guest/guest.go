@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"palyra/internal/core/access"
+	"palyra/internal/core/limit"
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/wasm/module"
@@ -48,9 +50,9 @@ type Limits struct {
 
 // Call is one call of a guest.
 type Call struct {
-	// Owner is the principal on whose behalf the guest runs. A worker never serves two
-	// principals.
-	Owner  string
+	// Caller is the principal on whose behalf the guest runs, and the user responsible for it. A
+	// worker never serves two principals.
+	Caller limit.Who
 	Module Module
 	// Tool is the program name that the guest receives.
 	Tool   string
@@ -63,6 +65,11 @@ type Call struct {
 	Clock, Random bool
 	// Host answers the guest's requests; nil refuses all of them.
 	Host Host
+}
+
+// CallerOf returns the requester of a guest's place in a queue.
+func CallerOf(c access.Caller) limit.Who {
+	return limit.Who{Owner: c.OnBehalfOf.String(), Principal: c.Principal.String()}
 }
 
 // Answer is the result of a function of the handle interface.
