@@ -55,11 +55,13 @@ type Report struct {
 	// Claim is set for calls that an agent ran itself.
 	Claim *Claim `json:"claim,omitempty"`
 
-	ExitCode   *int      `json:"exit_code,omitempty"`
-	Signal     string    `json:"signal,omitempty"`
-	Usage      Usage     `json:"usage"`
-	StartedAt  time.Time `json:"started_at"`
-	FinishedAt time.Time `json:"finished_at"`
+	ExitCode *int   `json:"exit_code,omitempty"`
+	Signal   string `json:"signal,omitempty"`
+	Usage    Usage  `json:"usage"`
+	// Limits are the limits that ended the call or refused something.
+	Limits     []LimitUse `json:"limits,omitempty"`
+	StartedAt  time.Time  `json:"started_at"`
+	FinishedAt time.Time  `json:"finished_at"`
 }
 
 // ExecutorInfo names the program that ran the call.
@@ -261,6 +263,38 @@ type Usage struct {
 	Processes  int           `json:"processes,omitempty"`
 	// Fuel is the fuel used by a WebAssembly guest, as its worker reports it.
 	Fuel int64 `json:"fuel_reported,omitempty"`
+}
+
+// LimitUse is the use of one limit of a program.
+type LimitUse struct {
+	// Limit is wall, cpu, memory, processes, output, file_size, disk, files, open_files or tmp.
+	Limit string `json:"limit"`
+	// Unit is ms, bytes or count.
+	Unit    string `json:"unit"`
+	Allowed int64  `json:"allowed"`
+	// Used is the highest measured use, 0 if it was not measured.
+	Used int64 `json:"used,omitempty"`
+	// Effect is LimitEnded, LimitRefused, LimitReported, or "" if the limit was not reached.
+	Effect string `json:"effect,omitempty"`
+	// Refused counts the operations that the kernel refused, if it counts them.
+	Refused int64 `json:"refused,omitempty"`
+}
+
+// The effects of a limit.
+const (
+	// LimitEnded means that the program was stopped at the limit.
+	LimitEnded = "ended"
+	// LimitRefused means that the kernel counted refused operations, and the program continued.
+	LimitRefused = "refused"
+	// LimitReported means that the program failed and reported an error of this limit. The kernel
+	// does not count the refusals of limits per process, so only the program states them.
+	LimitReported = "reported"
+)
+
+// Shared reports whether the limit of all programs together ended a program that had not reached
+// its own limit.
+func (u LimitUse) Shared() bool {
+	return u.Effect == LimitEnded && u.Used < u.Allowed-u.Allowed/8 && (u.Limit == "memory" || u.Limit == "processes" || u.Limit == "disk")
 }
 
 // Call is a decided call on its way into an executor.

@@ -76,6 +76,7 @@ func (x Execution) statement(gateway string, at time.Time) (Statement, error) {
 			WallNS: int64(x.Report.Usage.Wall), CPUNS: int64(x.Report.Usage.CPU),
 			PeakMemoryBytes: x.Report.Usage.PeakMemory, Processes: x.Report.Usage.Processes, FuelReported: x.Report.Usage.Fuel,
 		},
+		Limits: x.Report.Limits,
 		Times: Times{
 			ProposedAt: utc(x.ProposedAt), DecidedAt: utc(x.DecidedAt), ApprovedAt: utc(x.ApprovedAt),
 			StartedAt: utc(x.Report.StartedAt), FinishedAt: utc(x.Report.FinishedAt), AttestedAt: utc(at),

@@ -72,7 +72,10 @@ type Predicate struct {
 	Journal *Journal `json:"journal,omitempty"`
 	Result  Result   `json:"result"`
 	Usage   Usage    `json:"usage"`
-	Times   Times    `json:"times"`
+	// Limits are the limits that ended the call or refused something; nil if there are none, and in
+	// statements of older gateways.
+	Limits []LimitUse `json:"limits,omitempty"`
+	Times  Times      `json:"times"`
 	// ExecutionSHA256 covers exactly the result bytes that the client received.
 	ExecutionSHA256 string `json:"execution_sha256"`
 }
@@ -90,6 +93,8 @@ type (
 	Connection = tool.Connection
 	// GrantUse counts a guest's uses of one grant.
 	GrantUse = tool.GrantUse
+	// LimitUse is the use of one reached limit.
+	LimitUse = tool.LimitUse
 )
 
 // Journal is a position in the journal: the number of events, and the hash of the last one. For

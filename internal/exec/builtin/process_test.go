@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -161,6 +162,31 @@ func TestProcessEndings(t *testing.T) {
 		report, result := b.call(context.Background(), "process.run", in)
 		if report.Outcome != tool.Failed || report.Reason != string(reason.QuotaExceeded) || result["quota"] != "memory" {
 			t.Errorf("%+v %v", report, result)
+		}
+	})
+	t.Run("limits that were reached", func(t *testing.T) {
+		for _, c := range []struct {
+			use           tool.LimitUse
+			quota         string
+			text, setting string
+		}{
+			{tool.LimitUse{Limit: "memory", Unit: "bytes", Allowed: 128 << 20, Used: 128 << 20, Effect: tool.LimitEnded}, "memory", "it used 128 MiB, and 128 MiB are allowed", "process_runner.memory_limit_bytes"},
+			{tool.LimitUse{Limit: "memory", Unit: "bytes", Allowed: 128 << 20, Used: 1 << 20, Effect: tool.LimitEnded}, "memory", "all programs together left too little memory", "process_runner.max_concurrent"},
+			{tool.LimitUse{Limit: "processes", Unit: "count", Allowed: 64, Used: 64, Effect: tool.LimitRefused, Refused: 7}, "", "refused 7 new processes or threads at the limit of 64", "process_runner.max_processes"},
+			{tool.LimitUse{Limit: "open_files", Unit: "count", Allowed: 1024, Effect: tool.LimitReported}, "", "1024 for open files", "fixed"},
+			{tool.LimitUse{Limit: "cpu", Unit: "ms", Allowed: 60000, Used: 20}, "", "", ""}, // control: not reached
+		} {
+			b, r, _ := processBench(t, nil)
+			r.report.Quota, r.report.Limits = c.quota, []tool.LimitUse{c.use}
+			if c.quota != "" {
+				r.report.ExitCode = nil
+			}
+			report, result := b.call(context.Background(), "process.run", in)
+			told := fmt.Sprint(result["error"], result["notes"])
+			list, _ := result["limits"].([]any)
+			if reached := c.use.Effect != ""; len(report.Limits) != len(list) || (len(list) == 1) != reached || !strings.Contains(told, c.text) || !strings.Contains(told, c.setting) {
+				t.Errorf("%+v: %v, %v, %v", c.use, report.Limits, list, told)
+			}
 		}
 	})
 	t.Run("a layer is missing", func(t *testing.T) {

@@ -23,13 +23,15 @@ type stream struct {
 }
 
 type processResult struct {
-	ExitCode   *int    `json:"exit_code"`
-	Signal     string  `json:"signal,omitempty"`
-	TimedOut   bool    `json:"timed_out"`
-	Quota      string  `json:"quota,omitempty"`
-	Stdout     stream  `json:"stdout"`
-	Stderr     stream  `json:"stderr"`
-	DurationMS float64 `json:"duration_ms"`
+	ExitCode *int   `json:"exit_code"`
+	Signal   string `json:"signal,omitempty"`
+	TimedOut bool   `json:"timed_out"`
+	Quota    string `json:"quota,omitempty"`
+	// Limits are the limits that ended the program or refused something.
+	Limits     []tool.LimitUse `json:"limits,omitempty"`
+	Stdout     stream          `json:"stdout"`
+	Stderr     stream          `json:"stderr"`
+	DurationMS float64         `json:"duration_ms"`
 	// Changes is set if the program worked on a copy of the workspace.
 	Changes *commitgate.Summary `json:"changes,omitempty"`
 	// Notes describe the run for the caller.
@@ -74,6 +76,20 @@ func violationNotes(ran sandbox.Report) []string {
 	}
 	if more := len(order) - len(notes); more > 0 || ran.ViolationsMissed > 0 {
 		notes = append(notes, fmt.Sprintf("More was denied: %d other system calls, and %s that were not recorded one by one.", more, text.Plural(ran.ViolationsMissed, "attempt")))
+	}
+	return notes
+}
+
+// limitNotes describe the limits that refused something. The limit that ended a program is in the
+// error.
+func limitNotes(ran sandbox.Report) []string {
+	var notes []string
+	for _, u := range ran.Reached() {
+		if u.Effect == tool.LimitEnded {
+			continue
+		}
+		sentence, remedy := sandbox.DescribeLimit(u)
+		notes = append(notes, sentence+" "+remedy)
 	}
 	return notes
 }

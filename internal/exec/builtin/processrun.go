@@ -138,11 +138,8 @@ func (c programCall) appeared(bound []tool.Operand) []string {
 
 // ended returns the error of a run that was ended by the sandbox.
 func ended(ran sandbox.Report, err error) error {
-	switch {
-	case ran.TimedOut:
-		return reason.Errorf(reason.TimedOut, "the program exceeded its deadline and was killed with all its processes")
-	case ran.Quota != "":
-		return reason.Errorf(reason.QuotaExceeded, "the program exceeded its limit of %s and was killed", ran.Quota).WithField("quota", ran.Quota)
+	if stopped := ran.Stopped(); stopped != nil {
+		return stopped
 	}
 	return err
 }
@@ -161,11 +158,11 @@ type outcome struct {
 func (o outcome) report(ctx context.Context, mode egress.Mode, report tool.Report) tool.Report {
 	ran := o.ran
 	ran.Describe(&report, mode)
-	notes := slices.Concat(unbound(&report.Enforcement, o.changed), violationNotes(ran),
+	notes := slices.Concat(unbound(&report.Enforcement, o.changed), limitNotes(ran), violationNotes(ran),
 		egress.Explanations(report.Egress.Observed, report.Egress.Missed, report.Egress.Allowed), quarantineNotes(ran), o.changes.Notes, o.notes)
 	report.Changes, report.Files = o.changes.Record, o.changes.Files
 	result := processResult{
-		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
+		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota, Limits: ran.Reached(),
 		Stdout: streamOf(ran.Stdout), Stderr: streamOf(ran.Stderr),
 		DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
 		Notes:      notes, Changes: o.changes.Summary,

@@ -30,7 +30,7 @@ func (r Report) Describe(to *tool.Report, mode egress.Mode) {
 	}
 	to.Egress.Missed = r.ConnectionsMissed
 	to.Violations, to.ViolationsMissed = r.Violations, r.ViolationsMissed
-	to.ExitCode, to.Signal, to.Usage = r.ExitCode, r.Signal, r.Usage
+	to.ExitCode, to.Signal, to.Usage, to.Limits = r.ExitCode, r.Signal, r.Usage, r.Reached()
 	to.StartedAt, to.FinishedAt = r.Started.UTC(), r.Finished.UTC()
 	to.Outputs = tool.Outputs{
 		StdoutSHA256: r.Stdout.SHA256, StderrSHA256: r.Stderr.SHA256, StdoutBytes: r.Stdout.Total, StderrBytes: r.Stderr.Total,

@@ -21,7 +21,7 @@ import (
 	"palyra/internal/exec/workspace/overlay"
 )
 
-// Quota names the limit that ended a run.
+// Quota names a limit of a run.
 type Quota = string
 
 // The quotas.
@@ -33,6 +33,12 @@ const (
 	QuotaProcesses Quota = "processes"
 	// QuotaDisk is the amount of data written to the copy of the workspace.
 	QuotaDisk Quota = "disk"
+	// The limits below are never the quota of a report. QuotaWall is Report.TimedOut. QuotaFiles,
+	// the number of files in the copy, is reported as QuotaDisk.
+	QuotaWall      Quota = "wall"
+	QuotaFiles     Quota = "files"
+	QuotaOpenFiles Quota = "open_files"
+	QuotaTmp       Quota = "tmp"
 )
 
 // Tier is the class of the mechanism. TierA runs WebAssembly guests. TierB puts limits and filters
@@ -173,6 +179,8 @@ type Report struct {
 	Stdout Stream
 	Stderr Stream
 	Usage  tool.Usage
+	// Limits is the use of every limit (LimitUses).
+	Limits []tool.LimitUse
 	// Grants are the uses of a guest's grants that its worker counted.
 	Grants []tool.GrantUse
 	// Layer contains the writes of a CopyOnWrite run, nil for other modes and for programs that

@@ -39,6 +39,7 @@ export const statement: Members = {
     "journal?": { size: null, head_sha256: null },
     result: { outcome: null, "reason?": null, "exit_code?": null, "signal?": null, timed_out: null },
     usage: { wall_ns: null, cpu_ns: null, peak_memory_bytes: null, processes: null, "fuel_reported?": null },
+    "limits?": [{ limit: null, unit: null, allowed: null, "used?": null, "effect?": null, "refused?": null }],
     times: { "proposed_at?": null, "decided_at?": null, "approved_at?": null, "started_at?": null, "finished_at?": null, attested_at: null },
     execution_sha256: null,
   },

@@ -495,3 +495,17 @@ func TestProgramsAreKilledBeforePalyrad(t *testing.T) {
 		}
 	}
 }
+
+// Not parallel: a run of another test in the same groups would change the measurements.
+func TestLimitsInResults(t *testing.T) {
+	for name, without := range map[string][]string{"control groups": nil, "rlimits": {jail.LayerGroup}} {
+		t.Run(name, func(t *testing.T) {
+			r := newTestRunner(t, without...)
+			grouped := r.machine.Level() != cgroup.Rlimit && without == nil
+			if !grouped && without == nil {
+				t.Skip("this machine has no control groups; the other case tests rlimits")
+			}
+			jailtest.Limits(t, r, grouped, true, jailtest.Workspace)
+		})
+	}
+}

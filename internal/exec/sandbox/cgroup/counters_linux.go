@@ -39,6 +39,7 @@ func (c Counters) killedForMemory() bool {
 	return keyed(c.read("memory", "memory.oom_control"), "oom_kill") > 0
 }
 
-func (c Counters) refusedForks() int64 {
+// RefusedProcesses returns the number of processes and threads that the kernel refused.
+func (c Counters) RefusedProcesses() int64 {
 	return keyed(c.read(c.limiting("pids"), "pids.events"), "max")
 }

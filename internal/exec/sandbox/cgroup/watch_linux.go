@@ -78,7 +78,7 @@ func (g *Group) exceeded() sandbox.Quota {
 	switch {
 	case g.Counters.killedForMemory():
 		return sandbox.QuotaMemory
-	case g.Counters.refusedForks() > int64(g.limits.Processes):
+	case g.Counters.RefusedProcesses() > int64(g.limits.Processes):
 		return sandbox.QuotaProcesses
 	case g.Counters.CPU() > g.limits.CPU:
 		return sandbox.QuotaCPU
@@ -96,7 +96,7 @@ func (g *Group) Verdict(failed bool) sandbox.Quota {
 	switch {
 	case quota == sandbox.QuotaMemory || failed && quota != "":
 		return quota
-	case failed && g.Counters.refusedForks() > 0:
+	case failed && g.Counters.RefusedProcesses() > 0:
 		return sandbox.QuotaProcesses
 	}
 	return ""

@@ -139,6 +139,12 @@ func (m *Meter) Over(ctx context.Context) bool { return m.look(ctx, false) }
 // run has used.
 func (m *Meter) Ended(ctx context.Context) bool { return m.look(ctx, true) }
 
+// Used returns the size of the layer at the last measurement, in bytes and files.
+func (m *Meter) Used() (bytes, files int64) {
+	used := m.atMost()
+	return used.bytes, used.files
+}
+
 func (m *Meter) look(ctx context.Context, last bool) bool {
 	tolerated, err := m.tolerated()
 	if err != nil {

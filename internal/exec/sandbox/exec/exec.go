@@ -166,13 +166,12 @@ func (e execution) keepQuarantine(ran sandbox.Report, at places.Places) error {
 
 // exitOf returns the exit code of palyrad, and an error if it is not the program's own.
 func exitOf(ran sandbox.Report, err error) (int, error) {
+	stopped := ran.Stopped()
 	switch {
 	case ran.TimedOut:
-		return TimedOut, reason.Errorf(reason.TimedOut, "the program exceeded its timeout and was killed with all its processes").
-			WithRemedy("Increase it with --timeout.")
-	case ran.Quota != "":
-		return Failed, reason.Errorf(reason.QuotaExceeded, "the program exceeded its limit of %s and was killed", ran.Quota).
-			WithRemedy("Increase it with --limit.")
+		return TimedOut, stopped.WithRemedy("Increase it with --timeout.")
+	case stopped != nil:
+		return Failed, stopped.WithRemedy("Increase it with --limit.")
 	case reason.Of(err) == reason.Cancelled:
 		return Stopped, nil
 	case err != nil:

@@ -35,6 +35,7 @@ type Report struct {
 	Stdout           Stream           `json:"stdout"`
 	Stderr           Stream           `json:"stderr"`
 	Usage            tool.Usage       `json:"usage"`
+	Limits           []tool.LimitUse  `json:"limits"`
 	DurationMS       float64          `json:"duration_ms"`
 }
 
@@ -76,7 +77,7 @@ func (e execution) write(ran sandbox.Report, changes *Changes) error {
 		Egress:     tool.Egress{Mode: e.spec.Egress.String(), Allowed: canonical.List(e.hosts()), Observed: canonical.List(ran.Connections), Missed: ran.ConnectionsMissed},
 		Violations: canonical.List(ran.Violations), ViolationsMissed: ran.ViolationsMissed, Changes: changes, Quarantined: ran.Quarantined,
 		Stdout: Stream{ran.Stdout.Total, ran.Stdout.SHA256}, Stderr: Stream{ran.Stderr.Total, ran.Stderr.SHA256},
-		Usage: ran.Usage, DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
+		Usage: ran.Usage, Limits: canonical.List(ran.Limits), DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
 	})
 	if err != nil {
 		return fmt.Errorf("encoding the report: %w", err)

@@ -32,8 +32,10 @@ type Cell struct {
 	argumentsSHA   string
 	evidence       evidence
 	disk           *disk.Meter
-	calls          callMonitor
-	session        proxySession
+	// memory is nil if control groups count the memory.
+	memory  *memoryMeter
+	calls   callMonitor
+	session proxySession
 }
 
 // Start builds a sandbox. It takes ownership of the plan.

@@ -31,6 +31,11 @@ type memoryMeter struct {
 	// root is the process that all processes of the run descend from.
 	root  int
 	limit int64
+	// peak, processes and cpu are the highest measured memory, number of processes and processor
+	// time. They may be read after Watch has returned.
+	peak      int64
+	processes int
+	cpu       time.Duration
 }
 
 // weigh starts to measure the memory of the run.
@@ -54,6 +59,7 @@ func (m *memoryMeter) Watch(ctx context.Context) sandbox.Quota {
 		}
 		began := time.Now()
 		used := m.used()
+		m.peak = max(m.peak, used)
 		if used > m.limit {
 			return sandbox.QuotaMemory
 		}
@@ -71,10 +77,14 @@ func (m *memoryMeter) next(used int64, took time.Duration) time.Duration {
 // tables, so they are read only if an upper bound exceeds the limit.
 func (m *memoryMeter) used() int64 {
 	processes := descendants(m.root)
+	m.processes = max(m.processes, len(processes))
 	var most, sum int64
+	var spent time.Duration
 	for _, pid := range processes {
 		most += resident(pid)
+		spent += processorTime(pid)
 	}
+	m.cpu = max(m.cpu, spent)
 	if most <= m.limit {
 		return most
 	}
@@ -113,6 +123,25 @@ func resident(pid int) int64 {
 	}
 	pages, _ := strconv.ParseInt(fields[1], 10, 64)
 	return pages * int64(os.Getpagesize())
+}
+
+// processorTime returns the processor time of a process and of the children that it has waited for
+// (proc_pid_stat(5), utime to cstime), 0 if it has ended.
+func processorTime(pid int) time.Duration {
+	const tick = time.Second / 100 // USER_HZ, the same on all architectures
+	text, _ := os.ReadFile(proc(pid, "stat"))
+	name := bytes.LastIndexByte(text, ')') // the name of the program may contain any character
+	fields := strings.Fields(string(text[name+1:]))
+	const utime, cstime = 11, 14
+	if len(fields) <= cstime {
+		return 0
+	}
+	var ticks int64
+	for _, field := range fields[utime : cstime+1] {
+		n, _ := strconv.ParseInt(field, 10, 64)
+		ticks += n
+	}
+	return time.Duration(ticks) * tick
 }
 
 // held returns the process's share of anonymous and shared memory. If the shares cannot be read

@@ -23,6 +23,10 @@ func (m *Machine) rlimits(p *Plan, limits sandbox.Limits) []inside.Rlimit {
 	const mib = 1 << 20
 	cpu := uint64(math.Ceil(limits.CPU.Seconds()))
 	processes := uint64(within(limits.Processes, m.room.part.Processes))
+	if m.Level() != cgroup.Rlimit {
+		// The control group refuses first and counts its refusals; RLIMIT_NPROC does not count them.
+		processes += 16
+	}
 	list := []inside.Rlimit{
 		{Name: "cpu", Resource: unix.RLIMIT_CPU, Soft: cpu, Hard: cpu + 2},
 		{Name: "fsize", Resource: unix.RLIMIT_FSIZE, Soft: uint64(limits.FileSize), Hard: uint64(limits.FileSize)},

@@ -17,6 +17,7 @@ import (
 	"palyra/internal/core/tool"
 	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/cgroup"
 	"palyra/internal/exec/sandbox/output"
 	"palyra/internal/exec/sandbox/supervise"
 	"palyra/internal/exec/workspace/overlay"
@@ -47,6 +48,7 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	report.Connections, report.ConnectionsMissed = c.session.connections()
 	report.Started, report.Finished = started, time.Now()
 	report.Usage.Wall = report.Finished.Sub(started)
+	report.Limits = report.LimitUses(c.limits(w), c.measured())
 	switch {
 	case gone != nil || unwatched != nil:
 		return report, errors.Join(gone, unwatched)
@@ -82,13 +84,13 @@ func wrote(layer *overlay.Layer) func() (bool, error) {
 func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sandbox.Report {
 	r := c.known(w)
 	r.TimedOut, r.Quota = end.TimedOut, end.Quota
-	use := c.group.Counters
-	r.Usage = tool.Usage{CPU: use.CPU(), PeakMemory: use.PeakMemory(), Processes: use.PeakProcesses()}
+	r.Usage = c.usage()
 	if c.evidence.started {
 		r.Layer, c.plan.Layer = c.plan.Layer, nil
 	}
-	if state != nil && r.Usage.CPU == 0 {
-		r.Usage.CPU = state.UserTime() + state.SystemTime()
+	if state != nil {
+		// The kernel adds a child's time when its parent waits for it, which can be less.
+		r.Usage.CPU = max(r.Usage.CPU, state.UserTime()+state.SystemTime())
 	}
 	if !c.evidence.started || !end.ByItself() || state == nil {
 		return r
@@ -108,6 +110,34 @@ func (c *Cell) report(w Work, end supervise.Ending, state *os.ProcessState) sand
 		}
 	}
 	return r
+}
+
+// usage returns the use of the run's resources: as its control group counts it, or without one as
+// it was measured.
+func (c *Cell) usage() tool.Usage {
+	use := c.group.Counters
+	u := tool.Usage{CPU: use.CPU(), PeakMemory: use.PeakMemory(), Processes: use.PeakProcesses()}
+	if c.memory != nil {
+		u.CPU, u.PeakMemory, u.Processes = c.memory.cpu, c.memory.peak, c.memory.processes
+	}
+	return u
+}
+
+// limits returns the limits in force. Without control groups, each run gets a part of palyrad's own
+// limits.
+func (c *Cell) limits(w Work) sandbox.Limits {
+	l, part := w.Spec.Limits, c.machine.room.part
+	l.Memory, l.Processes = within(l.Memory, part.Memory), within(l.Processes, part.Processes)
+	return l
+}
+
+// measured returns the measurements of the run's limits.
+func (c *Cell) measured() sandbox.Measured {
+	m := sandbox.Measured{Grouped: c.machine.Level() != cgroup.Rlimit, RefusedProcesses: c.group.Counters.RefusedProcesses()}
+	if c.disk != nil {
+		m.Disk, m.Files = c.disk.Used()
+	}
+	return m
 }
 
 // exitCode returns 128 plus the signal for a process that a signal killed, like bubblewrap and

@@ -53,8 +53,8 @@ func (c *Cell) watch(ctx context.Context) (exceeded <-chan sandbox.Quota, unwatc
 	if c.disk != nil {
 		watches = append(watches, c.disk.Watch)
 	}
-	if memory := c.weigh(); memory != nil {
-		watches = append(watches, memory.Watch)
+	if c.memory = c.weigh(); c.memory != nil {
+		watches = append(watches, c.memory.Watch)
 	}
 	found := make(chan sandbox.Quota, len(watches))
 	var running sync.WaitGroup

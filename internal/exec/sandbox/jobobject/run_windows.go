@@ -37,6 +37,7 @@ func (j *run) run(ctx context.Context) (sandbox.Report, error) {
 	report.Stdout, report.Stderr = reading.Finish()
 	report.Started, report.Finished = started, time.Now()
 	report.Usage.Wall = report.Finished.Sub(started)
+	report.Limits = report.LimitUses(j.limits, sandbox.Measured{Grouped: true})
 	if gone != nil {
 		return report, gone
 	}

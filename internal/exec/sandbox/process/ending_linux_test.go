@@ -19,6 +19,7 @@ import (
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/jail"
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
 
@@ -191,6 +192,18 @@ func TestManyRunsAtOnce(t *testing.T) {
 				})
 			}
 			running.Wait()
+		})
+	}
+}
+
+// Not parallel: a run of another test in the same groups would change the measurements.
+func TestLimitsInResults(t *testing.T) {
+	for name, without := range map[string][]string{"control groups": nil, "rlimits": {jail.LayerGroup}} {
+		t.Run(name, func(t *testing.T) {
+			if without == nil && !grouped() {
+				t.Skip("this machine has no control groups; the other case tests rlimits")
+			}
+			jailtest.Limits(t, newTestRunner(t, without...), without == nil, false, jailtest.Workspace)
 		})
 	}
 }

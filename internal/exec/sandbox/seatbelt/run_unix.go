@@ -48,6 +48,7 @@ func (j *job) run(ctx context.Context) (sandbox.Report, error) {
 	report.Stdout, report.Stderr = reading.Finish()
 	report.Started, report.Finished = started, time.Now()
 	report.Usage.Wall = report.Finished.Sub(started)
+	report.Limits = report.LimitUses(j.limits, sandbox.Measured{})
 	switch {
 	case gone != nil:
 		return report, gone
