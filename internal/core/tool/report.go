@@ -49,6 +49,10 @@ type Report struct {
 	// others.
 	Violations       []Violation `json:"violations,omitempty"`
 	ViolationsMissed int         `json:"violations_missed,omitempty"`
+	// Refusals are the first denied system calls and hosts of a program, by kind; RefusalsMissed
+	// counts the other attempts.
+	Refusals       []Refusal `json:"refusals,omitempty"`
+	RefusalsMissed int       `json:"refusals_missed,omitempty"`
 	// Grants lists the grants that a guest used, and the operations that it attempted without a
 	// grant.
 	Grants []GrantUse `json:"grants,omitempty"`
@@ -140,6 +144,17 @@ type Violation struct {
 	Executable string `json:"executable,omitempty"`
 	// Errno is the name of the returned error, "EPERM".
 	Errno string `json:"errno"`
+}
+
+// Refusal is something that the sandbox refused to a program, with the number of attempts.
+type Refusal struct {
+	// By is seccomp or network.
+	By string `json:"by"`
+	// Operation is the system call with its meaning, or the host.
+	Operation string `json:"operation"`
+	// Reason is the errno that the program got, or one of the reasons of package egress.
+	Reason string `json:"reason"`
+	Count  int    `json:"count"`
 }
 
 // GrantUse counts a WebAssembly guest's uses of one grant. palyrad counts, except for the kinds

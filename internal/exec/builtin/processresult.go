@@ -34,6 +34,10 @@ type processResult struct {
 	DurationMS float64         `json:"duration_ms"`
 	// Changes is set if the program worked on a copy of the workspace.
 	Changes *commitgate.Summary `json:"changes,omitempty"`
+	// Refusals are the denied system calls and hosts, by kind; RefusalsMissed counts the other
+	// attempts.
+	Refusals       []tool.Refusal `json:"refusals,omitempty"`
+	RefusalsMissed int            `json:"refusals_missed,omitempty"`
 	// Notes describe the run for the caller.
 	Notes []string `json:"notes,omitempty"`
 	// Error is the reason why the call failed although the program ran.
@@ -74,7 +78,13 @@ func violationNotes(ran sandbox.Report) []string {
 		}
 		notes = append(notes, note)
 	}
-	if more := len(order) - len(notes); more > 0 || ran.ViolationsMissed > 0 {
+	if failed := ran.ExitCode == nil || *ran.ExitCode != 0; failed {
+		// A program that succeeded did without these calls.
+		for _, r := range ran.Refusals[:min(len(ran.Refusals), most)] {
+			notes = append(notes, fmt.Sprintf("The sandbox refused the program %s (%s, %s).", r.Operation, r.Reason, text.Plural(r.Count, "time")))
+		}
+	}
+	if more := len(order) - min(len(order), most); more > 0 || ran.ViolationsMissed > 0 {
 		notes = append(notes, fmt.Sprintf("More was denied: %d other system calls, and %s that were not recorded one by one.", more, text.Plural(ran.ViolationsMissed, "attempt")))
 	}
 	return notes

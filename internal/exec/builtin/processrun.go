@@ -165,7 +165,8 @@ func (o outcome) report(ctx context.Context, mode egress.Mode, report tool.Repor
 		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota, Limits: ran.Reached(),
 		Stdout: streamOf(ran.Stdout), Stderr: streamOf(ran.Stderr),
 		DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
-		Notes:      notes, Changes: o.changes.Summary,
+		Refusals:   report.Refusals, RefusalsMissed: report.RefusalsMissed,
+		Notes: notes, Changes: o.changes.Summary,
 	}
 	if o.err != nil {
 		var text tool.Failure

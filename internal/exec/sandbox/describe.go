@@ -30,6 +30,7 @@ func (r Report) Describe(to *tool.Report, mode egress.Mode) {
 	}
 	to.Egress.Missed = r.ConnectionsMissed
 	to.Violations, to.ViolationsMissed = r.Violations, r.ViolationsMissed
+	to.Refusals, to.RefusalsMissed = r.Refused()
 	to.ExitCode, to.Signal, to.Usage, to.Limits = r.ExitCode, r.Signal, r.Usage, r.Reached()
 	to.StartedAt, to.FinishedAt = r.Started.UTC(), r.Finished.UTC()
 	to.Outputs = tool.Outputs{

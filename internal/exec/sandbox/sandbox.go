@@ -197,6 +197,10 @@ type Report struct {
 	// counts the others.
 	Violations       []tool.Violation
 	ViolationsMissed int
+	// Refusals are the kinds of denied system calls that ordinary programs make too;
+	// RefusalsMissed counts calls of other kinds.
+	Refusals       []tool.Refusal
+	RefusalsMissed int
 	// Connections are the connection attempts of the program, in order; ConnectionsMissed counts
 	// attempts beyond the limit of the list.
 	Connections       []tool.Connection

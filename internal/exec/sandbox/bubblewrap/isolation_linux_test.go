@@ -248,6 +248,7 @@ func TestSystemCalls(t *testing.T) {
 func TestCallsThatTakeMoreThanAShare(t *testing.T) {
 	t.Parallel()
 	jailtest.SystemCalls(t, newTestRunner(t), newTestRunner(t, jail.LayerSeccomp), jailtest.Workspace)
+	t.Run("refusals", func(t *testing.T) { jailtest.Refusals(t, newTestRunner(t), jailtest.Workspace) })
 	jailtest.Preallocation(t, newTestRunner(t), jailtest.Workspace)
 }
 

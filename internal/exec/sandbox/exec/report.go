@@ -30,6 +30,8 @@ type Report struct {
 	Egress           tool.Egress      `json:"egress"`
 	Violations       []tool.Violation `json:"violations"`
 	ViolationsMissed int              `json:"violations_missed"`
+	Refusals         []tool.Refusal   `json:"refusals"`
+	RefusalsMissed   int              `json:"refusals_missed"`
 	Changes          *Changes         `json:"changes,omitempty"`
 	Quarantined      []string         `json:"quarantined,omitempty"`
 	Stdout           Stream           `json:"stdout"`
@@ -69,13 +71,14 @@ func (e execution) write(ran sandbox.Report, changes *Changes) error {
 	if e.report == "" {
 		return nil
 	}
+	refusals, missed := ran.Refused()
 	text, err := json.Marshal(Report{
 		APIVersion: "palyra.dev/v1", Kind: "SandboxRun",
 		ExitCode: ran.ExitCode, Signal: ran.Signal, TimedOut: ran.TimedOut, Quota: ran.Quota,
 		Tier: string(ran.Tier), Rung: string(ran.Rung), Backend: ran.Backend, Level: sandbox.Level(e.spec.Egress, ran.Requested, ran.Applied),
 		Enforcement: Enforcement{canonical.List(ran.Requested), canonical.List(ran.Applied), canonical.List(ran.Downgrades)}, Isolation: ran.Isolation,
 		Egress:     tool.Egress{Mode: e.spec.Egress.String(), Allowed: canonical.List(e.hosts()), Observed: canonical.List(ran.Connections), Missed: ran.ConnectionsMissed},
-		Violations: canonical.List(ran.Violations), ViolationsMissed: ran.ViolationsMissed, Changes: changes, Quarantined: ran.Quarantined,
+		Violations: canonical.List(ran.Violations), ViolationsMissed: ran.ViolationsMissed, Refusals: canonical.List(refusals), RefusalsMissed: missed, Changes: changes, Quarantined: ran.Quarantined,
 		Stdout: Stream{ran.Stdout.Total, ran.Stdout.SHA256}, Stderr: Stream{ran.Stderr.Total, ran.Stderr.SHA256},
 		Usage: ran.Usage, Limits: canonical.List(ran.Limits), DurationMS: float64(ran.Finished.Sub(ran.Started).Microseconds()) / 1000,
 	})

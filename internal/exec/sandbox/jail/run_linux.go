@@ -45,6 +45,7 @@ func (c *Cell) Run(ctx context.Context, w Work) (sandbox.Report, error) {
 	report := c.report(w, end, state)
 	report.Stdout, report.Stderr = streams.Finish()
 	report.Violations, report.ViolationsMissed = log.Violations, log.Missed
+	report.Refusals, report.RefusalsMissed = log.Refusals, log.RefusalsMissed
 	report.Connections, report.ConnectionsMissed = c.session.connections()
 	report.Started, report.Finished = started, time.Now()
 	report.Usage.Wall = report.Finished.Sub(started)

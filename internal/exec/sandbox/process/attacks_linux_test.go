@@ -142,6 +142,7 @@ func TestCallsThatTakeMoreThanAShare(t *testing.T) {
 	for _, rung := range rungs {
 		t.Run(rung.name, func(t *testing.T) {
 			jailtest.SystemCalls(t, rung.make(t), rung.make(t, jail.LayerSeccomp), openWorkspace)
+			jailtest.Refusals(t, rung.make(t), openWorkspace)
 			jailtest.Preallocation(t, rung.make(t), openWorkspace)
 		})
 	}

@@ -35,6 +35,10 @@ func Name(nr int) string {
 		return "delete_module"
 	case unix.SYS_EXECVEAT:
 		return "execveat"
+	case unix.SYS_IO_SETUP:
+		return "io_setup"
+	case unix.SYS_IO_URING_SETUP:
+		return "io_uring_setup"
 	case unix.SYS_FALLOCATE:
 		return "fallocate"
 	case unix.SYS_FANOTIFY_INIT:

@@ -10,9 +10,12 @@ import (
 // verdict is the result of one call: an errno, or 0 to let the kernel run it.
 type verdict struct {
 	errno unix.Errno
-	// report marks a call that no ordinary program makes, so that a watching filter passes it to
-	// the notifier, which answers with the same errno.
+	// report marks a call that a watching filter passes to the notifier, which answers with the
+	// same errno.
 	report bool
+	// ordinary marks a reported call that ordinary programs make too. It is a refusal, and not a
+	// violation.
+	ordinary bool
 }
 
 // rule decides on one system call: the first clause whose checks all match applies. The last

@@ -6,7 +6,7 @@ import "golang.org/x/sys/unix"
 
 // Options configure a filter.
 type Options struct {
-	// Watch reports denied calls that no ordinary program makes. They get SECCOMP_RET_USER_NOTIF,
+	// Watch reports denied calls. They get SECCOMP_RET_USER_NOTIF,
 	// and the notifier returns their errno (package notify). Without a notifier they get ENOSYS.
 	Watch bool
 	// StrictExec denies running programs that are not in a file system.
@@ -29,8 +29,8 @@ type Table map[int]rule
 func NewTable(o Options) Table {
 	t := Table(legacyRules())
 	t.put(allowed(), verdict{})
-	t.put(denied(), verdict{unix.EPERM, true})
-	t.put(harmless(), verdict{unix.EPERM, false})
+	t.put(denied(), attack(unix.EPERM))
+	t.put(harmless(), verdict{errno: unix.EPERM})
 	for nr, r := range commonRules() {
 		t[nr] = r
 	}
@@ -64,6 +64,9 @@ func (t Table) put(numbers []int, v verdict) {
 	}
 }
 
+// Ordinary reports whether a reported call is a refusal and not a violation.
+func (t Table) Ordinary(nr int, args [6]uint64) bool { return t.decide(nr, args).ordinary }
+
 // Errno returns the filter's errno for a call, 0 if it passes. It does not cover calls that kill
 // the process: those of a foreign architecture and numbers of the x32 table.
 func (t Table) Errno(nr int, args [6]uint64) unix.Errno {
@@ -91,26 +94,34 @@ const privileged = unix.S_ISUID | unix.S_ISGID
 // C library then falls back to clone and openat.
 func commonRules() map[int]rule {
 	return map[int]rule{
-		unix.SYS_CLONE:       {{[]check{anyBit(0, newNamespaces)}, attack(unix.EPERM)}, otherwise(verdict{})},
-		unix.SYS_CLONE3:      {otherwise(unknown())},
-		unix.SYS_OPENAT2:     {otherwise(unknown())},
-		unix.SYS_SOCKET:      socket(verdict{}),
-		unix.SYS_SOCKETPAIR:  socketpair(),
-		unix.SYS_IOCTL:       ioctl(),
-		unix.SYS_FALLOCATE:   fallocate(),
-		unix.SYS_FCNTL:       fcntl(),
-		unix.SYS_PERSONALITY: personality(),
-		unix.SYS_SECCOMP:     stacked(),
-		unix.SYS_OPENAT:      fileMode(2, 3),
-		unix.SYS_MKDIRAT:     modeOnly(2),
-		unix.SYS_FCHMOD:      modeOnly(1),
-		unix.SYS_FCHMODAT:    modeOnly(2),
-		unix.SYS_FCHMODAT2:   modeOnly(2),
-		unix.SYS_MKNODAT:     nodeMode(2),
+		unix.SYS_CLONE:          {{[]check{anyBit(0, newNamespaces)}, attack(unix.EPERM)}, otherwise(verdict{})},
+		unix.SYS_CLONE3:         {otherwise(unknown())},
+		unix.SYS_OPENAT2:        {otherwise(unknown())},
+		unix.SYS_SOCKET:         socket(verdict{}),
+		unix.SYS_SOCKETPAIR:     socketpair(),
+		unix.SYS_IOCTL:          ioctl(),
+		unix.SYS_FALLOCATE:      fallocate(),
+		unix.SYS_FCNTL:          fcntl(),
+		unix.SYS_IO_SETUP:       {otherwise(refusal(unix.ENOSYS))},
+		unix.SYS_IO_URING_SETUP: {otherwise(refusal(unix.ENOSYS))},
+		unix.SYS_PERSONALITY:    personality(),
+		unix.SYS_SECCOMP:        stacked(),
+		unix.SYS_OPENAT:         fileMode(2, 3),
+		unix.SYS_MKDIRAT:        modeOnly(2),
+		unix.SYS_FCHMOD:         modeOnly(1),
+		unix.SYS_FCHMODAT:       modeOnly(2),
+		unix.SYS_FCHMODAT2:      modeOnly(2),
+		unix.SYS_MKNODAT:        nodeMode(2),
 	}
 }
 
-func attack(e unix.Errno) verdict { return verdict{e, true} }
+// attack denies a call that no ordinary program makes.
+func attack(e unix.Errno) verdict { return verdict{errno: e, report: true} }
+
+// refusal denies a call that ordinary programs make, and without which they may fail. Calls that C
+// libraries and runtimes make often and can do without are denied without a report, because a
+// report takes some microseconds.
+func refusal(e unix.Errno) verdict { return verdict{errno: e, report: true, ordinary: true} }
 
 func otherwise(v verdict) clause { return clause{then: v} }
 
@@ -123,7 +134,7 @@ func ioctl() rule {
 	}
 	// FS_IOC_RESVSP, FS_IOC_RESVSP64 and FS_IOC_ZERO_RANGE of <linux/falloc.h>.
 	for _, request := range []uint32{0x40305828, 0x4030582a, 0x40305839} {
-		r = append(r, clause{[]check{equal(1, request)}, verdict{errno: unix.EOPNOTSUPP}})
+		r = append(r, clause{[]check{equal(1, request)}, refusal(unix.EOPNOTSUPP)})
 	}
 	return append(r, otherwise(verdict{}))
 }
@@ -136,7 +147,7 @@ func fallocate() rule {
 	for _, mode := range []uint32{unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE, unix.FALLOC_FL_COLLAPSE_RANGE, unix.FALLOC_FL_INSERT_RANGE} {
 		r = append(r, clause{[]check{equal(1, mode)}, verdict{}})
 	}
-	return append(r, otherwise(verdict{errno: unix.EOPNOTSUPP}))
+	return append(r, otherwise(refusal(unix.EOPNOTSUPP)))
 }
 
 // fcntl denies pipes larger than 64 KiB, the default. Larger pipes count against a limit that the
@@ -145,7 +156,7 @@ func fallocate() rule {
 func fcntl() rule {
 	const most = 64 << 10
 	larger := func(checks ...check) clause {
-		return clause{append([]check{equal(1, unix.F_SETPIPE_SZ)}, checks...), verdict{errno: unix.EPERM}}
+		return clause{append([]check{equal(1, unix.F_SETPIPE_SZ)}, checks...), refusal(unix.EPERM)}
 	}
 	return rule{
 		larger(anyBit(2, ^uint32(2*most-1))),
@@ -208,8 +219,8 @@ func kindOf(kind uint32) check { return check{arg: 1, mask: 0xf, want: kind} }
 // socket gives TCP and UDP over IP the verdict ip. All other sockets get EAFNOSUPPORT, as if
 // the kernel did not support them. Attempts are reported, except for sockets that harmless
 // programs open regularly. Programs open TCP and UDP sockets before they need them. The C
-// library contacts nscd and syslog by unix sockets, and lists the interfaces by netlink. Go
-// tries MPTCP first.
+// library lists the interfaces by netlink. Go tries MPTCP first. Unix sockets are refusals: the C
+// library contacts nscd and syslog by them.
 func socket(ip verdict) rule {
 	var r rule
 	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
@@ -227,8 +238,8 @@ func socket(ip verdict) rule {
 		}
 	}
 	return append(r,
-		clause{[]check{equal(0, unix.AF_UNIX), kindOf(unix.SOCK_STREAM)}, verdict{errno: unix.EAFNOSUPPORT}},
-		clause{[]check{equal(0, unix.AF_UNIX), kindOf(unix.SOCK_DGRAM)}, verdict{errno: unix.EAFNOSUPPORT}},
+		clause{[]check{equal(0, unix.AF_UNIX), kindOf(unix.SOCK_STREAM)}, refusal(unix.EAFNOSUPPORT)},
+		clause{[]check{equal(0, unix.AF_UNIX), kindOf(unix.SOCK_DGRAM)}, refusal(unix.EAFNOSUPPORT)},
 		clause{[]check{equal(0, unix.AF_NETLINK), equal(2, unix.NETLINK_ROUTE)}, verdict{errno: unix.EAFNOSUPPORT}},
 		otherwise(attack(unix.EAFNOSUPPORT)),
 	)

@@ -113,3 +113,27 @@ print(s.st_size, s.st_blocks * 512 >= s.st_size, open("f", "rb").read() == bytes
 		t.Errorf("preallocating: %s: %s", Ending(report), said)
 	}
 }
+
+// Refusals verifies that the report of a run lists the calls that the sandbox refused, with the
+// reason and the number of attempts.
+func Refusals(t *testing.T, r sandbox.Runner, workspace func(testing.TB) string) {
+	t.Helper()
+	script := func(lines ...string) []string {
+		return append([]string{"python3", "-S", "-c", callScript}, lines...)
+	}
+	s := Spec(t, workspace(t), script(
+		"fallocate "+strconv.Itoa(unix.SYS_FALLOCATE)+" file 0 1048576 4194304", "fallocate "+strconv.Itoa(unix.SYS_FALLOCATE)+" file 0 1048576 4194304",
+		"io_uring "+strconv.Itoa(unix.SYS_IO_URING_SETUP)+" 8 ptr", "pipe "+strconv.Itoa(unix.SYS_FCNTL)+" pipe 1031 0x100000", "mount "+strconv.Itoa(unix.SYS_MOUNT)+" 0 0 0 0 0",
+	)...)
+	report := Run(t, r, s)
+	list, more := report.Refused()
+	got := fmt.Sprint(list, more)
+	want := "[{seccomp mount EPERM 1} {seccomp fallocate that allocates blocks ENOTSUP 2} {seccomp io_uring_setup ENOSYS 1} {seccomp fcntl for a pipe above 64 KiB EPERM 1}] 0"
+	if got != want || len(report.Violations) != 1 {
+		t.Errorf("refused %s, want %s; %d violations", got, want, len(report.Violations))
+	}
+	control := Spec(t, workspace(t), script("hole "+strconv.Itoa(unix.SYS_FALLOCATE)+" file 3 0 4096", "pipe "+strconv.Itoa(unix.SYS_FCNTL)+" pipe 1031 0x1000")...)
+	if list, more := Run(t, r, control).Refused(); len(list)+more > 0 {
+		t.Errorf("an ordinary program was refused %+v", list)
+	}
+}

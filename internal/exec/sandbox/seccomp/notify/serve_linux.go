@@ -27,10 +27,14 @@ const (
 	mostName = 256
 )
 
-// Log contains the first denied calls, and the number of further denied calls.
+// Log contains the first violations and the number of further ones, and the refusals that are not
+// violations.
 type Log struct {
 	Violations []tool.Violation
 	Missed     int
+	// Refusals are the first kinds of refused calls; RefusalsMissed counts the calls of other kinds.
+	Refusals       []tool.Refusal
+	RefusalsMissed int
 }
 
 // Open converts the descriptor returned by installing the filter into a file that uses the
@@ -73,6 +77,7 @@ type server struct {
 	table             seccomp.Table
 	request, response []byte
 	log               Log
+	pace              pace
 	// over is true if no caller is left to answer.
 	over   bool
 	failed error
@@ -127,6 +132,11 @@ func (s *server) errno(r request) unix.Errno {
 }
 
 func (s *server) record(fd int, r request, errno unix.Errno) {
+	if s.table.Ordinary(int(r.nr), r.args) {
+		s.refuse(r, errno)
+		s.pace.wait()
+		return
+	}
 	if len(s.log.Violations) == mostRecords {
 		s.log.Missed++
 		time.Sleep(pause)

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
 	"palyra/internal/exec/sandbox/seccomp"
 )
 
@@ -139,6 +140,10 @@ func TestServe(t *testing.T) {
 			t.Errorf("the log says %+v of %s", v, a.name)
 		}
 	}
+	want := []tool.Refusal{{By: "seccomp", Operation: "socket of a unix socket (stream)", Reason: "EAFNOSUPPORT", Count: 1}}
+	if !slices.Equal(log.Refusals, want) || log.RefusalsMissed != 0 {
+		t.Errorf("refusals %+v and %d more, want %+v", log.Refusals, log.RefusalsMissed, want)
+	}
 	if len(left) > 0 || log.Missed != 0 {
 		t.Errorf("the log also holds %+v and missed %d", left, log.Missed)
 	}
@@ -161,6 +166,51 @@ func TestFloodIsBoundedAndSlow(t *testing.T) {
 	}
 	if log := wait(t, done); len(log.Violations) != mostRecords || log.Missed != extra {
 		t.Errorf("%d records and %d missed, want %d and %d", len(log.Violations), log.Missed, mostRecords, extra)
+	}
+}
+
+// A program that repeats an ordinary refused call gets the same errno each time, takes no memory
+// for it, and does not wait like one that repeats a violation.
+func TestRepeatedRefusals(t *testing.T) {
+	t.Parallel()
+	const calls = mostAtOnce / 2
+	c := startChild(t, slices.Repeat([]string{"nscd"}, calls)...)
+	done := serve(c)
+	start := time.Now()
+	c.release(t)
+	for i, errno := range c.errnos(t) {
+		if errno != unix.EAFNOSUPPORT {
+			t.Fatalf("call %d: %v", i, errno)
+		}
+	}
+	took := time.Since(start)
+	t.Logf("%s for each refused call, with the start and the end of the program", took/calls)
+	log := wait(t, done)
+	if len(log.Violations) > 0 || len(log.Refusals) != 1 || log.Refusals[0].Count != calls {
+		t.Errorf("%+v", log)
+	}
+}
+
+// The kinds of refusals are bounded, and further ones are counted. The pace bounds the calls of a
+// flood.
+func TestRefusalsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := server{}
+	for i := range mostRefusals + 5 {
+		for range 3 {
+			s.refuse(request{nr: int32(5000 + i)}, unix.EPERM)
+		}
+	}
+	if len(s.log.Refusals) != mostRefusals || s.log.Refusals[0].Count != 3 || s.log.RefusalsMissed != 15 {
+		t.Errorf("%d kinds, %d missed: %+v", len(s.log.Refusals), s.log.RefusalsMissed, s.log.Refusals[0])
+	}
+	var p pace
+	start := time.Now()
+	for range 3*mostAtOnce + 1 {
+		p.wait()
+	}
+	if took := time.Since(start); took < 2*window {
+		t.Errorf("%d calls took %s", 3*mostAtOnce+1, took)
 	}
 }
 
