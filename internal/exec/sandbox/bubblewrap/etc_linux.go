@@ -55,9 +55,14 @@ func newEtc() (*etc, error) {
 		if err != nil {
 			continue
 		}
-		if info, err := os.Stat(source); err == nil && info.Mode().IsRegular() && info.Size() <= mostCopied {
+		switch small := smallFiles(source); {
+		case isSmall(os.Stat(source)):
 			e.files = append(e.files, etcFile{name: name, source: source})
-		} else {
+		case small != nil:
+			for _, base := range small {
+				e.files = append(e.files, etcFile{name: filepath.Join(name, base), source: filepath.Join(source, base)})
+			}
+		default:
 			e.binds = append(e.binds, "--ro-bind", source, name)
 		}
 	}
@@ -68,6 +73,30 @@ func newEtc() (*etc, error) {
 		}
 	}
 	return e, nil
+}
+
+// isSmall reports whether a file may be copied. A copy has no owner, so a file that only some users
+// may read is mounted instead.
+func isSmall(info os.FileInfo, err error) bool {
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o004 != 0 && info.Size() <= mostCopied
+}
+
+// smallFiles returns the names in a directory if copying them costs less than a mount: they are few
+// and small files. It returns nil for any other directory.
+func smallFiles(dir string) []string {
+	const most = 8
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) > most {
+		return nil
+	}
+	names := []string{}
+	for _, entry := range entries {
+		if !isSmall(entry.Info()) {
+			return nil
+		}
+		names = append(names, entry.Name())
+	}
+	return names
 }
 
 // fill puts the content into a memory file.

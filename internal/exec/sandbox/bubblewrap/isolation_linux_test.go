@@ -86,7 +86,7 @@ func TestHostFilesAreNotSeen(t *testing.T) {
 
 	root := jailtest.Workspace(t)
 	r := newTestRunner(t)
-	for _, name := range []string{"/etc/shadow", "/etc/hostname", "/etc/fstab", filepath.Join(home, ".ssh"), home, canary, "/sys/kernel", "/root", "/work", "/oldroot", "/dev/tty", "/dev/ptmx", "/dev/kmsg"} {
+	for _, name := range []string{"/etc/shadow", "/etc/hostname", "/etc/fstab", "/etc/ssh", "/etc/ssl/private", "/etc/maven/settings.xml", filepath.Join(home, ".ssh"), home, canary, "/sys/kernel", "/root", "/work", "/oldroot", "/dev/tty", "/dev/ptmx", "/dev/kmsg"} {
 		report := jailtest.Run(t, r, jailtest.Shell(t, root, "cat '"+name+"' || ls '"+name+"'"))
 		if *report.ExitCode == 0 || strings.Contains(string(report.Stdout.Head), "canary") {
 			t.Errorf("%s can be read inside: %s", name, report.Stdout.Head)

@@ -3,7 +3,6 @@ package jail
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -114,17 +113,6 @@ func landlockABI() int {
 // others.
 func SystemDirs() []string {
 	return []string{"/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32"}
-}
-
-// SharedFiles returns entries of the host's /etc that every program may see. They disclose only
-// the installed packages.
-func SharedFiles() []string {
-	// Debian keeps files in /etc that its Java needs to start.
-	java, _ := filepath.Glob("/etc/java-*-openjdk")
-	return append(java,
-		"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs",
-		"/etc/pki/ca-trust/extracted", "/etc/alternatives", "/etc/localtime", "/etc/mime.types", "/etc/services", "/etc/protocols",
-	)
 }
 
 // Masks returns entries of /proc that disclose information about the host, its keys and the work of
