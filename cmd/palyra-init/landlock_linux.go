@@ -31,7 +31,9 @@ const (
 		unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_MAKE_SYM |
 		unix.LANDLOCK_ACCESS_FS_MAKE_FIFO | unix.LANDLOCK_ACCESS_FS_MAKE_SOCK |
 		unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_REMOVE_DIR
-	rightsFile = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+	rightsTerminal = rightsDevice | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
+	rightsStore    = rightsFull &^ unix.LANDLOCK_ACCESS_FS_MAKE_SOCK
+	rightsFile     = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
 		unix.LANDLOCK_ACCESS_FS_TRUNCATE | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 	rightsAll = rightsFull | unix.LANDLOCK_ACCESS_FS_MAKE_CHAR | unix.LANDLOCK_ACCESS_FS_MAKE_BLOCK | unix.LANDLOCK_ACCESS_FS_IOCTL_DEV
 )
@@ -46,6 +48,10 @@ func rights(a inside.Access) (uint64, bool) {
 		return rightsExecute, true
 	case inside.Device:
 		return rightsDevice, true
+	case inside.Terminal:
+		return rightsTerminal, true
+	case inside.Store:
+		return rightsStore, true
 	case inside.Full:
 		return rightsFull, true
 	}

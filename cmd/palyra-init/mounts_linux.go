@@ -18,6 +18,7 @@ func assemble(o inside.Outer) (root inside.Identity, err error) {
 	if o.Overlay != nil {
 		sources = append(sources, o.Overlay.Upper, o.Overlay.Work)
 	}
+	sources = append(sources, o.Layered...)
 	fds := make([]int, len(sources))
 	for i, s := range sources {
 		if fds[i], err = open(s); err != nil {
@@ -37,6 +38,9 @@ func assemble(o inside.Outer) (root inside.Identity, err error) {
 	}
 	if err := pinPaths(o.Pins); err != nil {
 		return root, err
+	}
+	if err := private(fds[len(fds)-len(o.Layered):], o.Terminals); err != nil {
+		return root, fail(inside.StepPrivate, err)
 	}
 	return identify(inside.Mountpoint)
 }
@@ -65,7 +69,7 @@ func open(s inside.Source) (int, error) {
 // detached mounts there, because only attached mounts can be layers.
 func cover(mounts []int) error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("tmpfs", inside.MountDir, "tmpfs", flags, "mode=0755,size=4m,nr_inodes=32"); err != nil {
+	if err := unix.Mount("tmpfs", inside.MountDir, "tmpfs", flags, "mode=0755,size=4m,nr_inodes=64"); err != nil {
 		return fail("covering "+inside.MountDir, err)
 	}
 	if err := unix.Mkdir(inside.Mountpoint, 0o755); err != nil {
@@ -89,6 +93,33 @@ func cover(mounts []int) error {
 func overlay(lower, upper, work int) error {
 	options := "userxattr,volatile,lowerdir=" + descriptor(lower) + ",upperdir=" + descriptor(upper) + ",workdir=" + descriptor(work)
 	return unix.Mount("overlay", inside.Mountpoint, "overlay", unix.MS_NOSUID|unix.MS_NODEV, options)
+}
+
+// private mounts what lets a run use Unix sockets and terminals of its own. A socket in a layered
+// directory cannot be connected, because it belongs to another file than the one on the overlay.
+func private(layered []int, terminals bool) error {
+	if len(layered) > 0 {
+		if err := unix.Mkdir(inside.EmptyLayer, 0o755); err != nil {
+			return err
+		}
+	}
+	for i, fd := range layered {
+		if err := mountNew("overlay", inside.LayeredAt(i), unix.MS_RDONLY|unix.MS_NODEV, inside.LayeredOptions(descriptor(fd))); err != nil {
+			return err
+		}
+	}
+	if !terminals {
+		return nil
+	}
+	return mountNew("devpts", inside.TerminalDir, unix.MS_NOEXEC, inside.TerminalOptions)
+}
+
+// mountNew mounts a file system at a new directory.
+func mountNew(kind, at string, flags uintptr, options string) error {
+	if err := unix.Mkdir(at, 0o755); err != nil {
+		return err
+	}
+	return unix.Mount(kind, at, kind, flags|unix.MS_NOSUID, options)
 }
 
 // bind mounts a directory, with the mounts below it, at another place.

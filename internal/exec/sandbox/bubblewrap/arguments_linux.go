@@ -21,7 +21,9 @@ type layout struct {
 	toolchains []place
 	// hostPath is an additional path that leads to the workspace; "" for none.
 	hostPath string
-	tmp      int64
+	// terminals is the path of the run's pseudo terminals, "" for none.
+	terminals string
+	tmp       int64
 	// files are the files of /etc.
 	files []dataFile
 	// filter is the descriptor of the outer system call filter, 0 for none.
@@ -70,7 +72,7 @@ func (r *root) arguments(l layout) []string {
 			a = append(a, "--ro-bind", "/dev/null", name)
 		}
 	}
-	a = append(a, deviceArguments(l.tmp)...)
+	a = append(a, deviceArguments(l)...)
 	size := strconv.FormatInt(l.tmp, 10)
 	a = append(a,
 		"--perms", "1777", "--size", size, "--tmpfs", "/tmp",
@@ -148,16 +150,19 @@ func (r *root) etcArguments(l layout) []string {
 }
 
 // deviceArguments returns the arguments that build /dev explicitly. --dev would need a second
-// user namespace for an identity other than root, and would add a terminal.
-func deviceArguments(tmp int64) []string {
+// user namespace for an identity other than root, and would add the terminal of palyrad.
+func deviceArguments(l layout) []string {
 	a := []string{"--perms", "0755", "--size", "65536", "--tmpfs", "/dev"}
 	for _, node := range jail.Devices() {
 		a = append(a, "--dev-bind", node, node)
 	}
+	if l.terminals != "" {
+		a = append(a, "--dev-bind", l.terminals, "/dev/pts", "--symlink", "pts/ptmx", "/dev/ptmx")
+	}
 	return append(a,
 		"--symlink", "/proc/self/fd", "/dev/fd", "--symlink", "/proc/self/fd/0", "/dev/stdin",
 		"--symlink", "/proc/self/fd/1", "/dev/stdout", "--symlink", "/proc/self/fd/2", "/dev/stderr",
-		"--perms", "1777", "--size", strconv.FormatInt(tmp, 10), "--tmpfs", "/dev/shm",
+		"--perms", "1777", "--size", strconv.FormatInt(l.tmp, 10), "--tmpfs", "/dev/shm",
 		"--remount-ro", "/dev",
 	)
 }

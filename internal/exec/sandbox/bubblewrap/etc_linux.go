@@ -13,7 +13,7 @@ import (
 // generated returns the files of /etc that describe the sandbox instead of the host.
 func generated() []etcFile {
 	return []etcFile{
-		{name: "/etc/passwd", content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + command.Home + ":/usr/sbin/nologin\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+		{name: "/etc/passwd", content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + command.Home + ":/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
 		{name: "/etc/group", content: "root:x:0:\ntool:x:1000:\nnogroup:x:65534:\n"},
 		{name: "/etc/nsswitch.conf", content: "passwd: files\ngroup: files\nhosts: files dns\n"},
 		{name: "/etc/machine-id", content: "00000000000000000000000000000000\n"},

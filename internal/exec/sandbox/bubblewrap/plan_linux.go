@@ -49,12 +49,13 @@ func (d *draft) build() error {
 		readOnly: d.mode() == sandbox.ReadOnly, tmp: d.spec.Limits.Tmp,
 		hostNetwork: d.spec.Egress != egress.Strict, without: d.runner.machine.Without,
 	}
-	for _, part := range []func() error{d.network, d.data, d.author, d.caches, d.toolchains, d.hostPath, d.workspace} {
+	for _, part := range []func() error{d.network, d.data, d.author, d.caches, d.toolchains, d.terminals, d.hostPath, d.workspace} {
 		if err := part(); err != nil {
 			return err
 		}
 	}
 	d.inner()
+	d.grant()
 	d.describe()
 	return nil
 }
@@ -149,7 +150,11 @@ func (d *draft) caches() error {
 // toolchains mounts the installed toolchains.
 func (d *draft) toolchains() error {
 	for _, dir := range command.Shown(d.spec.Toolchains) {
-		source, err := d.stage.Shown(dir)
+		show := d.stage.Shown
+		if d.private() {
+			show = d.stage.Layered
+		}
+		source, err := show(dir)
 		if err != nil {
 			return reason.Errorf(reason.SandboxUnavailable, "the toolchain at %s cannot be opened: %w", dir, err).
 				WithRemedy("Try again: palyrad detects the installed toolchains again.")
@@ -206,8 +211,8 @@ func (d *draft) inner() {
 	i.Masks = jail.Masks()
 	i.KeepDescriptors = m.Without(jail.LayerDescriptors)
 	i.DropCapabilities, i.NoNewPrivs = !m.Without(jail.LayerCaps), true
-	if abi := m.Landlock(); abi > 0 && !m.Without(jail.LayerLandlock) {
-		i.Landlock = &inside.Landlock{ABI: abi, Rules: d.runner.root.rules(d.layout)}
+	if d.landlocked() {
+		i.Landlock = &inside.Landlock{ABI: m.Landlock(), Rules: d.runner.root.rules(d.layout)}
 	}
 }
 

@@ -91,7 +91,10 @@ func (r *root) rules(l layout) []inside.Rule {
 		}
 	}
 	if l.caches != nil {
-		rules = append(rules, inside.Rule{Path: sandbox.CacheMount, Access: inside.Full})
+		rules = append(rules, inside.Rule{Path: sandbox.CacheMount, Access: inside.Store})
+	}
+	if l.terminals != "" {
+		rules = append(rules, inside.Rule{Path: "/dev/pts", Access: inside.Terminal})
 	}
 	for _, p := range l.toolchains {
 		rules = append(rules, inside.Rule{Path: p.target, Access: inside.Execute})

@@ -15,6 +15,8 @@ func (o *Outer) code(c *coder) {
 	o.Workspace.code(c)
 	optional(&o.Overlay, c, (*Overlay).code)
 	list(&o.Pins, c, (*Pin).code)
+	list(&o.Layered, c, (*Source).code)
+	flag(&o.Terminals, c)
 	list(&o.Hide, c, number)
 	text(&o.Exec, c)
 	list(&o.Argv, c, text)

@@ -71,6 +71,11 @@ type Outer struct {
 	Workspace Source
 	Overlay   *Overlay
 	Pins      []Pin
+	// Layered are mounted at LayeredAt of their position, read-only and as the only layer with
+	// content.
+	Layered []Source
+	// Terminals mounts an empty set of pseudo terminals at TerminalDir.
+	Terminals bool
 	// Hide are descriptors that bubblewrap must not inherit.
 	Hide []int
 	Exec string
@@ -86,6 +91,25 @@ const (
 
 // MountAt returns the mount point of the detached mount at a position.
 func MountAt(i int) string { return MountDir + "/" + strconv.Itoa(i) }
+
+// The file system of pseudo terminals of one run. The kernel's limit of terminals applies to all
+// users together, so that each run may have only some.
+const (
+	TerminalDir     = MountDir + "/terminals"
+	TerminalOptions = "newinstance,ptmxmode=0666,mode=0600,max=64"
+)
+
+// LayeredAt returns the mount point of the layered directory at a position.
+func LayeredAt(i int) string { return MountDir + "/layered-" + strconv.Itoa(i) }
+
+// EmptyLayer is an empty directory: an overlay without a writable layer needs two others.
+const EmptyLayer = MountDir + "/empty"
+
+// LayeredOptions returns the mount options of a layered directory, which is named by a path without
+// colons and commas. Inode numbers are those of the directory's own files.
+func LayeredOptions(dir string) string {
+	return "userxattr,xino=off,lowerdir=" + dir + ":" + EmptyLayer
+}
 
 // Source is a directory outside. If FD is not 0 it is a descriptor of a directory in one of the
 // detached mounts; otherwise Path is opened without following links. In both cases the directory
@@ -216,7 +240,11 @@ const (
 	Read    Access = "read"    // files and directories may be read
 	Execute Access = "execute" // Read, and files may be run
 	Device  Access = "device"  // Read, and existing files may be written
-	Full    Access = "full"    // everything except making devices
+	// Terminal is Device with the requests of terminals.
+	Terminal Access = "terminal"
+	// Store is Full without making sockets, for directories that several runs share.
+	Store Access = "store"
+	Full  Access = "full" // everything except making devices
 )
 
 // Landlock requests a ruleset of at most the given ABI.

@@ -13,6 +13,7 @@ const (
 	StepWorkspace  Step = "workspace"
 	StepCwd        Step = "cwd"
 	StepOverlay    Step = "overlay"
+	StepPrivate    Step = "private"
 	StepNetwork    Step = "network"
 )
 
@@ -33,6 +34,8 @@ func (s Step) String() string {
 		return "entering the working directory"
 	case StepOverlay:
 		return "mounting the copy of the workspace"
+	case StepPrivate:
+		return "mounting the run's terminals and toolchains"
 	case StepNetwork:
 		return "opening the connections to the allowed hosts"
 	}

@@ -141,9 +141,13 @@ func (c *Cell) descriptors() ([]*os.File, error) {
 	if c.files, err = newCallFiles(); err != nil {
 		return files, err
 	}
+	filter, err := c.machine.filters.with(c.plan.Grants)
+	if err != nil {
+		return files, err
+	}
 	inherited := maps.Clone(c.files)
 	inherited[inside.HelperFD], inherited[inside.FilterFD], inherited[inside.WatchedFD] =
-		c.machine.files.helper.File, c.machine.files.plain.File, c.machine.files.watched.File
+		c.machine.files.helper.File, filter.plain.File, filter.watched.File
 	if c.plan.Spec.Inner.UserLimits != nil {
 		directory, err := os.OpenFile(sysctlDir, unix.O_PATH|unix.O_DIRECTORY, 0)
 		if err != nil {

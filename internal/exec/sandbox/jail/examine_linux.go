@@ -178,7 +178,7 @@ func (s *scene) attempt(ctx context.Context, t trial, without []string, try Tria
 func (s sharedFiles) attemptOutside(ctx context.Context, t trial) (inside.Attempt, error) {
 	cmd := exec.CommandContext(ctx, SelfPath(inside.HelperFD), append([]string{inside.StageProbe}, t.attempt...)...)
 	cmd.Env, cmd.Dir = []string{}, "/"
-	cmd.ExtraFiles = []*os.File{s.plain.File, s.plain.File, s.helper.File}
+	cmd.ExtraFiles = []*os.File{s.outer.File, s.outer.File, s.helper.File}
 	out, err := cmd.Output()
 	if err != nil {
 		return inside.Attempt{}, fmt.Errorf("trying it outside: %w", err)

@@ -42,7 +42,7 @@ func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 		return err
 	}
 	if len(listener) > 0 {
-		if err := c.calls.start(listener[0], c.machine.files.table); err != nil {
+		if err := c.calls.start(listener[0], o.filter.table); err != nil {
 			return err
 		}
 	}
@@ -50,6 +50,7 @@ func (c *Cell) attend(ctx context.Context, w Work, o *order) error {
 		return err
 	}
 	c.evidence.report, c.evidence.rlimits, c.evidence.init = report, o.order.Rlimits, c.Processes.initPID
+	c.evidence.filter = o.filter
 	c.evidence.unpinned = unpinned(o, report.Unpinned)
 	if err := c.evidence.judge(w.Spec.Required); err != nil {
 		return err
@@ -132,6 +133,9 @@ func refused(r inside.Report) *reason.Error {
 		return reason.Errorf(reason.WorkspaceScope, "the workspace changed while the sandbox was built: %s", r.Error)
 	case inside.StepCwd:
 		return reason.Errorf(reason.WorkspaceScope, "the working directory cannot be entered inside: %s", r.Error)
+	case inside.StepPrivate:
+		return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error).
+			WithRemedy("A copy-on-write run needs devpts, and overlayfs on the file system of each toolchain. Use workspace_mode direct or read_only, or move the toolchain to a file system such as ext4, xfs or btrfs.")
 	case inside.StepOverlay:
 		return reason.Errorf(reason.SandboxUnavailable, "%s failed: %s", r.Failed, r.Error).
 			WithRemedy("Copy-on-write needs Linux 5.19 with overlayfs in user namespaces and a state directory on a file system such as ext4, xfs or btrfs. Use workspace_mode direct or read_only otherwise.")

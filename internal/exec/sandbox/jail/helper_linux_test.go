@@ -15,6 +15,7 @@ import (
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/sandbox/jail/jailtest"
+	"palyra/internal/exec/sandbox/seccomp"
 )
 
 // helperRun is a palyra-init that was started like in a run, but without any sandbox.
@@ -37,10 +38,11 @@ func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *
 	defer theirs.Close()
 	files := must.Get(newCallFiles())(t)
 	t.Cleanup(files.close)
+	filter := must.Get(m.filters.with(seccomp.Grants{}))(t)
 	p := must.Get(os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, stage}, &os.ProcAttr{
 		Dir: "/", Env: []string{}, Sys: attr, Files: []*os.File{
 			nil, nil, nil, theirs, spec, m.files.helper.File,
-			files[inside.OrderFD], files[inside.StdinFD], files[inside.BytesFD], files[inside.SecretsFD], m.files.plain.File, m.files.watched.File,
+			files[inside.OrderFD], files[inside.StdinFD], files[inside.BytesFD], files[inside.SecretsFD], filter.plain.File, filter.watched.File,
 		},
 	}))(t)
 	return &helperRun{t, mine, p, files}
@@ -172,9 +174,10 @@ func TestHelperRefusesOrders(t *testing.T) {
 		}
 	}
 	broken := *m
-	broken.files.watched.File = must.Get(DataFile("filter", []byte{1, 2, 3}))(t)
-	defer broken.files.watched.Close()
-	broken.files.plain.File = broken.files.watched.File // otherwise the fallback
+	bad := file{File: must.Get(DataFile("filter", []byte{1, 2, 3}))(t)}
+	defer bad.Close()
+	// The helper uses the filter without a listener if it cannot install the other.
+	broken.filters = &filters{made: map[seccomp.Grants]*filter{{}: {plain: bad, watched: bad}}}
 	for name, c := range map[string]struct {
 		order func(*helperRun)
 		want  reason.Code
@@ -344,8 +347,9 @@ func TestOuterFilterProvesNothing(t *testing.T) {
 func TestFilterIsAttested(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
-	for watched, want := range map[bool]string{true: m.files.watched.sha, false: m.files.plain.sha} {
-		e := &evidence{machine: m, plan: &Plan{}, applied: []string{LayerSeccomp}, report: inside.Report{Watched: watched}}
+	f := must.Get(m.filters.with(seccomp.Grants{}))(t)
+	for watched, want := range map[bool]string{true: f.watched.sha, false: f.plain.sha} {
+		e := &evidence{machine: m, plan: &Plan{}, filter: f, applied: []string{LayerSeccomp}, report: inside.Report{Watched: watched}}
 		if got := e.isolation(false, "").SeccompSHA; got != want {
 			t.Errorf("watched %t: %s, want %s", watched, got, want)
 		}
@@ -354,8 +358,12 @@ func TestFilterIsAttested(t *testing.T) {
 			t.Errorf("not proved: %s", got)
 		}
 	}
-	if m.files.watched.sha == m.files.plain.sha { // control
+	if f.watched.sha == f.plain.sha { // control
 		t.Error("there is one filter")
+	}
+	granted := must.Get(m.filters.with(seccomp.Grants{Tracing: true}))(t)
+	if again := must.Get(m.filters.with(seccomp.Grants{}))(t); granted.plain.sha == f.plain.sha || again != f {
+		t.Error("a filter with other grants is the same, or one with the same is another")
 	}
 }
 

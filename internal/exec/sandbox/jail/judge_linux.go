@@ -22,6 +22,8 @@ type evidence struct {
 
 	mounted *inside.Identity
 	report  inside.Report
+	// filter is the filter of the order.
+	filter  *filter
 	rlimits []inside.Rlimit
 	// init is the pid of the sandbox's first process on the host.
 	init       int
@@ -113,9 +115,9 @@ func (e *evidence) isolation(prepared bool, argumentsSHA string) tool.Isolation 
 		HelperSHA: e.machine.files.helper.sha, ArgumentsSHA: argumentsSHA, BackendSHA: e.plan.BackendSHA,
 	}
 	if slices.Contains(e.applied, LayerSeccomp) {
-		i.SeccompSHA = e.machine.files.plain.sha
+		i.SeccompSHA = e.filter.plain.sha
 		if r.Watched {
-			i.SeccompSHA = e.machine.files.watched.sha
+			i.SeccompSHA = e.filter.watched.sha
 		}
 	}
 	if slices.Contains(e.applied, LayerGroup) {

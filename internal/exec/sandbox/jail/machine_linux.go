@@ -24,7 +24,7 @@ type Config struct {
 	// If the daemon is root, each sandbox has its own user ID, one of Users IDs starting at
 	// FirstUser.
 	FirstUser, Users int
-	// Filter selects the system call filter; Watch is ignored.
+	// Filter selects the system call filter; Watch and Grants are ignored.
 	Filter seccomp.Options
 	// State is a directory of the daemon, on whose disk runs must leave free space.
 	State string
@@ -40,6 +40,7 @@ type Machine struct {
 	without []string
 	host    host
 	files   sharedFiles
+	filters *filters
 	room    room
 	// state is nil if the disk is not monitored.
 	state    *os.File
@@ -51,11 +52,14 @@ type Machine struct {
 // NewMachine inspects the host. Missing features of the host are not an error: runs that need
 // them are refused.
 func NewMachine(c Config) (*Machine, error) {
-	m := &Machine{resolver: new(command.Resolver), without: c.Without}
-	var state, measured, shared error
+	m := &Machine{resolver: new(command.Resolver), filters: newFilters(c.Filter), without: c.Without}
+	var state, measured, shared, made error
 	// The files are as much work as the rest.
 	var files sync.WaitGroup
-	files.Go(func() { m.files, shared = newSharedFiles(c.Helper, c.Filter) })
+	files.Go(func() {
+		m.files, shared = newSharedFiles(c.Helper)
+		_, made = m.filters.with(seccomp.Grants{})
+	})
 	tree := cgroup.Find()
 	if m.Without(LayerGroup) {
 		tree = cgroup.None()
@@ -66,7 +70,7 @@ func NewMachine(c Config) (*Machine, error) {
 	}
 	m.host, measured = newHost()
 	files.Wait()
-	if err := errors.Join(state, measured, shared); err != nil {
+	if err := errors.Join(state, measured, shared, made); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
 	if os.Geteuid() == 0 {
@@ -120,7 +124,8 @@ func (m *Machine) Close() error {
 	if m.views != nil {
 		m.views.close()
 	}
-	closeAll([]*os.File{m.files.helper.File, m.files.plain.File, m.files.watched.File, m.files.outer.File, m.state})
+	m.filters.close()
+	closeAll([]*os.File{m.files.helper.File, m.files.outer.File, m.state})
 	return err
 }
 

@@ -13,9 +13,6 @@ import (
 // sharedFiles are the memory files that all sandboxes of a machine share.
 type sharedFiles struct {
 	helper file
-	// plain and watched are the filter without and with a listener, and table is its content.
-	plain, watched file
-	table          seccomp.Table
 	// outer is the filter for processes until the final filter is installed.
 	outer file
 }
@@ -28,21 +25,7 @@ type file struct {
 
 // newSharedFiles creates the files. After an error it may still return some of them, which must
 // be closed.
-func newSharedFiles(helper []byte, o seccomp.Options) (s sharedFiles, err error) {
-	s.table = seccomp.NewTable(o)
-	for _, f := range []struct {
-		to    *file
-		watch bool
-	}{{&s.plain, false}, {&s.watched, true}} {
-		o.Watch = f.watch
-		program, err := seccomp.Program(o)
-		if err != nil {
-			return s, err
-		}
-		if *f.to, err = share("filter", seccomp.Bytes(program), DataFile); err != nil {
-			return s, err
-		}
-	}
+func newSharedFiles(helper []byte) (s sharedFiles, err error) {
 	program, err := seccomp.Outer()
 	if err != nil {
 		return s, err

@@ -21,7 +21,7 @@ func attach(mounts []*os.File) error {
 		return fmt.Errorf("making the mounts private: %w", err)
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
-	if err := unix.Mount("tmpfs", inside.MountDir, "tmpfs", flags, "mode=0755,size=64k,nr_inodes=32"); err != nil {
+	if err := unix.Mount("tmpfs", inside.MountDir, "tmpfs", flags, "mode=0755,size=64k,nr_inodes=64"); err != nil {
 		return fmt.Errorf("covering %s: %w", inside.MountDir, err)
 	}
 	for i, tree := range mounts {
@@ -44,6 +44,9 @@ func (p *Plan) mount() (*inside.Identity, error) {
 	}
 	if err := overlayOn(inside.MountAt(len(p.Mounts)-1), p.Layer.Upper().Name(), p.Layer.Work().Name()); err != nil {
 		return nil, fmt.Errorf("mounting the copy of the workspace: %w", err)
+	}
+	if err := p.private.mount(); err != nil {
+		return nil, err
 	}
 	var st unix.Stat_t
 	if err := unix.Stat(inside.Mountpoint, &st); err != nil {

@@ -64,7 +64,9 @@ type order struct {
 	machine *Machine
 	plan    *Plan
 	order   inside.Order
-	files   callFiles
+	// filter is nil if the layer seccomp is omitted.
+	filter *filter
+	files  callFiles
 	// unpinned are the paths of operands that are too large to be kept in memory.
 	unpinned []string
 }
@@ -85,7 +87,7 @@ func newOrder(m *Machine, p *Plan, files callFiles, w Work) (*order, error) {
 	return o, nil
 }
 
-func (o *order) fill(w Work) error {
+func (o *order) fill(w Work) (err error) {
 	if w.Probe != nil {
 		o.order.Self, o.order.Argv = true, append([]string{helperName, inside.StageProbe}, w.Probe...)
 	} else if err := o.program(w); err != nil {
@@ -105,7 +107,12 @@ func (o *order) fill(w Work) error {
 	if err := o.secrets(w.Spec); err != nil {
 		return err
 	}
-	o.order.Filter = !o.machine.Without(LayerSeccomp)
+	if !o.machine.Without(LayerSeccomp) {
+		if o.filter, err = o.machine.filters.with(o.plan.Grants); err != nil {
+			return err
+		}
+		o.order.Filter = true
+	}
 	return o.files.fill(inside.OrderFD, inside.Encode(&o.order))
 }
 
@@ -142,6 +149,9 @@ func (o *order) program(w Work) error {
 	o.order.File = inside.Identity{Size: st.Size}
 	if !w.InWorkspace || o.plan.Layer == nil {
 		o.order.File = inside.Identity{Dev: uint64(st.Dev), Ino: st.Ino, Size: st.Size, Mtime: st.Mtim.Nano(), Ctime: st.Ctim.Nano()}
+		if o.plan.private.holds(w.Exec) {
+			o.order.File.Dev = 0 // an overlay has a device number of its own
+		}
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"palyra/internal/egress/proxy"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/inside"
+	"palyra/internal/exec/sandbox/seccomp"
 	"palyra/internal/exec/workspace/overlay"
 )
 
@@ -50,11 +51,14 @@ type Plan struct {
 	Workspace *Directory
 	Mode      sandbox.WorkspaceMode
 	// Layer contains the program's writes to its copy of the workspace; it may be nil.
-	Layer *overlay.Layer
+	Layer   *overlay.Layer
+	private private
 	// Proxy carries the connections to allowed hosts. It is nil if the program may reach no hosts
 	// or all hosts. Bundle is the path of its Bundle inside, "" for none.
 	Proxy  *proxy.Proxy
 	Bundle string
+	// Grants are the groups of system calls that the layers of the plan contain.
+	Grants seccomp.Grants
 	// Root are the entries of the root directory inside, sorted.
 	Root []string
 	// Requested are the layers to prove. Excused maps layers that this host may lack to the

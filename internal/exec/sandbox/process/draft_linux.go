@@ -73,6 +73,8 @@ func (d *draft) build() error {
 		return err
 	}
 	d.inner()
+	// A tracer cannot leave its Landlock domain, nor reach a process outside of its namespace.
+	d.plan.Grants.Tracing = d.plan.Spec.Inner.First && d.plan.Spec.Inner.Landlock != nil
 	d.describe()
 	return d.stray()
 }

@@ -16,7 +16,7 @@ import (
 // which every user may read.
 func names() []inside.File {
 	return []inside.File{
-		{Path: "/etc/passwd", Content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + inside.TmpHome + ":/usr/sbin/nologin\n"},
+		{Path: "/etc/passwd", Content: "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\ntool:x:1000:1000:tool:" + inside.TmpHome + ":/bin/sh\n"},
 		{Path: "/etc/group", Content: "root:x:0:\ntool:x:1000:\n"},
 		{Path: "/etc/hosts", Content: "127.0.0.1 localhost\n::1 localhost\n"},
 		{Path: "/etc/nsswitch.conf", Content: "passwd: files\ngroup: files\nhosts: files dns\n"},

@@ -19,6 +19,21 @@ type Options struct {
 	// NoProcesses denies changing the limits and priorities of processes by number, for runs
 	// without a process namespace.
 	NoProcesses bool
+	// Grants allow calls to runs in which other layers contain their effects.
+	Grants Grants
+}
+
+// Grants are groups of calls that only some runs may make.
+type Grants struct {
+	// LocalSockets allows Unix sockets, for runs in which no socket of another program is
+	// reachable: the workspace is a copy, and the network namespace is separate.
+	LocalSockets bool
+	// Terminals allows a session to take a terminal, for runs whose only terminals are their own.
+	Terminals bool
+	// Tracing allows ptrace(2) and its relatives, for runs with a process namespace and a Landlock
+	// domain, which a tracer cannot leave. Since Linux 4.8 the kernel filters a system call after a
+	// tracer has changed it, so the filter holds for traced processes as well.
+	Tracing bool
 }
 
 // Table is a filter as a map from system call numbers to rules, which Go code can evaluate
@@ -40,6 +55,16 @@ func NewTable(o Options) Table {
 	}
 	if o.NoNetwork {
 		t[unix.SYS_SOCKET] = socket(verdict{errno: unix.EAFNOSUPPORT})
+	}
+	if o.Grants.LocalSockets {
+		t[unix.SYS_SOCKET] = append(localSockets(), t[unix.SYS_SOCKET]...)
+		t[unix.SYS_SOCKETPAIR] = append(localSockets(), t[unix.SYS_SOCKETPAIR]...)
+	}
+	if o.Grants.Terminals {
+		t[unix.SYS_IOCTL] = append(rule{{[]check{equal(1, unix.TIOCSCTTY)}, verdict{}}}, t[unix.SYS_IOCTL]...)
+	}
+	if o.Grants.Tracing {
+		t.put([]int{unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV}, verdict{})
 	}
 	if o.NoIPC {
 		t.put(shared(), unknown())
@@ -243,6 +268,15 @@ func socket(ip verdict) rule {
 		clause{[]check{equal(0, unix.AF_NETLINK), equal(2, unix.NETLINK_ROUTE)}, verdict{errno: unix.EAFNOSUPPORT}},
 		otherwise(attack(unix.EAFNOSUPPORT)),
 	)
+}
+
+// localSockets allows the types of Unix sockets.
+func localSockets() rule {
+	var r rule
+	for _, kind := range []uint32{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_SEQPACKET} {
+		r = append(r, clause{[]check{equal(0, unix.AF_UNIX), kindOf(kind)}, verdict{}})
+	}
+	return r
 }
 
 // socketpair allows pairs of unix sockets that stay connected to each other: streams, and sequences

@@ -47,7 +47,7 @@ func boundaryArgs() iter.Seq[[6]uint64] {
 // The errno is the same, whichever of them answers.
 func TestWatchedAnswersAreTheSame(t *testing.T) {
 	t.Parallel()
-	for _, o := range []Options{{}, {StrictExec: true}, {NoNetwork: true, NoIPC: true, NoProcesses: true}} {
+	for _, o := range []Options{{}, {StrictExec: true}, {NoNetwork: true, NoIPC: true, NoProcesses: true}, {Grants: Grants{LocalSockets: true, Terminals: true, Tracing: true}}} {
 		plain, table := newVM(t, o), NewTable(o)
 		o.Watch = true
 		watching := newVM(t, o)
