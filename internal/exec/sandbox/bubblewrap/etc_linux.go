@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"palyra/internal/exec/program/command"
+	"palyra/internal/exec/sandbox/hostfiles"
 	"palyra/internal/exec/sandbox/jail"
 )
 
@@ -50,7 +51,7 @@ type etc struct {
 
 func newEtc() (*etc, error) {
 	e := &etc{files: generated()}
-	for _, name := range jail.SharedFiles() {
+	for _, name := range hostfiles.Harmless() {
 		source, err := filepath.EvalSymlinks(name)
 		if err != nil {
 			continue

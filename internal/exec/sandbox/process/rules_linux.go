@@ -7,6 +7,7 @@ import (
 
 	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/hostfiles"
 	"palyra/internal/exec/sandbox/inside"
 	"palyra/internal/exec/sandbox/jail"
 )
@@ -57,7 +58,7 @@ func (d *draft) rules() []inside.Rule {
 	}
 	grant(inside.Execute, "/usr")
 	grant(inside.Execute, directories(jail.SystemDirs())...)
-	grant(inside.Read, existing(jail.SharedFiles())...)
+	grant(inside.Read, existing(hostfiles.Harmless())...)
 	grant(inside.Device, existing(jail.Devices())...)
 	if d.plan.Staged {
 		for _, f := range d.plan.Spec.Ground.Files {

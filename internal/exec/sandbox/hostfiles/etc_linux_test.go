@@ -1,4 +1,4 @@
-package jail
+package hostfiles
 
 import (
 	"errors"
@@ -11,9 +11,9 @@ import (
 	"palyra/internal/core/must"
 )
 
-// TestSharedFiles lists the table on a machine whose entries link to files with secrets. All names
+// TestHarmless lists the table on a machine whose entries link to files with secrets. All names
 // are below a directory of the test.
-func TestSharedFiles(t *testing.T) {
+func TestHarmless(t *testing.T) {
 	t.Parallel()
 	root := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
 	write := func(name string) {
@@ -39,7 +39,7 @@ func TestSharedFiles(t *testing.T) {
 	slices.Sort(list)
 	want := []string{"fonts", "groff", "java-17-openjdk", "ld.so.cache", "maven/m2.conf", "os-release", "php/8.2/cli/conf.d"}
 	if !slices.Equal(list, want) {
-		t.Errorf("shared are %v, want %v", list, want)
+		t.Errorf("harmless are %v, want %v", list, want)
 	}
 }
 

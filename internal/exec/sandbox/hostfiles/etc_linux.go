@@ -1,4 +1,4 @@
-package jail
+package hostfiles
 
 import (
 	"path/filepath"
@@ -26,10 +26,10 @@ var harmless = []string{
 // system's own files.
 var elsewhere = []string{"/usr", "/var/lib/ca-certificates"}
 
-// SharedFiles returns the existing entries of the host's /etc that every program may see.
-func SharedFiles() []string { return existing("/") }
+// Harmless returns the existing entries of the host's /etc that every program may see.
+func Harmless() []string { return existing("/") }
 
-// existing is SharedFiles for a root directory. An entry that is a link out of the table is left out:
+// existing is Harmless for a root directory. An entry that is a link out of the table is left out:
 // its target could be any file of the host.
 func existing(root string) []string {
 	var list []string
