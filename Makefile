@@ -25,7 +25,7 @@ SBOM     ?=
 TOOLS    := $(CURDIR)/.tools
 # deps-node installs the pinned Node and npm there; recipes that run either begin with this.
 NODE      = PATH="$(TOOLS)/node/bin:$$PATH"
-INITBIN  := internal/exec/sandbox/jail/initbin/palyra-init.gz
+INITBIN  := internal/exec/sandbox/jail/initbin/palyra-init
 # palyrad embeds the sandbox helper only under this tag, so that a plain
 # `go build ./...` needs nothing built before it.
 TAGS     := palyrainit
@@ -98,14 +98,12 @@ web: deps-web ## Build the console that palyrad embeds, from web/
 web-absent:
 	@echo "palyrad is built without its console (WEB is empty): a page in its place explains how to build it; \`make build\` builds palyrad with it" >&2
 
-# The helper runs inside a Linux sandbox, whatever machine builds it. palyrad
-# carries it compressed; without name and time (-n), so that the same sources give
-# the same bytes.
+# The helper runs inside a Linux sandbox, whatever machine builds it. palyrad carries it.
 .PHONY: init
 init:
 	@mkdir -p bin $(dir $(INITBIN))
 	GOOS=linux $(GOBUILD) -ldflags "-s -w" -o bin/palyra-init ./cmd/palyra-init
-	gzip -n -9 -c bin/palyra-init >$(INITBIN)
+	cp bin/palyra-init $(INITBIN)
 
 # It depends on nothing, so that `sudo make install` runs no compiler.
 .PHONY: install
