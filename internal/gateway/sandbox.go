@@ -142,34 +142,31 @@ func logIsolation(ctx context.Context, log *slog.Logger, p config.ProcessRunner,
 	}
 }
 
-// guests holds the runtime of WebAssembly guests (Tier A), or the reason why it is unavailable.
+// guests holds the runtime of WebAssembly guests (Tier A), or the reason why it is disabled.
 type guests struct {
-	runner  *wasm.Runner
+	runner  *wasm.OnDemand
 	problem *reason.Error
 }
 
-// openGuests creates Tier A if its worker and Tier C are available. No other part depends on it.
-func openGuests(ctx context.Context, g *gateway, _ Options) error {
+// openGuests creates Tier A, which opens when its worker and Tier C are available. No other part
+// depends on it.
+func openGuests(_ context.Context, g *gateway, _ Options) error {
 	if !g.cfg.WASM.Enabled {
 		g.guests.problem = reason.Errorf(reason.SandboxDisabled, "wasm_runtime.enabled is false").WithRemedy("Set it to true.")
 		return nil
 	}
-	var tierC sandbox.Runner
-	if g.isolation.Status.Available && g.isolation.Status.Tier == sandbox.TierC {
-		tierC = g.isolation.runner()
-	}
-	runner, err := wasm.Open(wasm.Config{
-		Sandbox: tierC, Worker: wasmWorker(g.cfg), Dir: statedir.Compiled(g.cfg.StateDir), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log, Limits: guestLimits(g.cfg.WASM),
-	})
-	if err != nil {
-		if !errors.As(err, &g.guests.problem) {
-			return err
+	tierC := func() sandbox.Runner {
+		if st := g.isolation.watch.Status(); !st.Available || st.Tier != sandbox.TierC {
+			return nil
 		}
-		g.log.InfoContext(ctx, "WebAssembly guests cannot run", slog.String("problem", g.guests.problem.Message), slog.String("remedy", g.guests.problem.NextStep()))
-		return nil
+		return g.isolation.runner()
 	}
+	runner := wasm.NewOnDemand(wasm.Config{
+		Worker: wasmWorker(g.cfg), Dir: statedir.Compiled(g.cfg.StateDir), Workers: g.cfg.WASM.MaxConcurrent, Log: g.log, Limits: guestLimits(g.cfg.WASM),
+	}, tierC)
 	g.guests.runner = runner
 	g.parts.add(func(context.Context) error { runner.Close(); return nil })
+	_ = runner.Ready() // a problem is logged, and each call attempts again
 	return nil
 }
 
@@ -205,7 +202,7 @@ func (g guests) ready() error {
 	if g.problem != nil {
 		return g.problem
 	}
-	return nil
+	return g.runner.Ready()
 }
 
 // inline returns the tool wasm.run under the settings.

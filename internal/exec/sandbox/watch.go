@@ -9,15 +9,26 @@ import (
 	"palyra/internal/core/reason"
 )
 
-// The intervals of probes. While probes succeed, the interval is probeEvery. While they fail, it
-// starts at probeBroken and doubles with each probe up to probeSlowest.
 const (
-	probeEvery   = 5 * time.Minute
-	probeBroken  = 5 * time.Second
-	probeSlowest = time.Minute
+	// probeEvery is the interval of probes while they succeed.
+	probeEvery = 5 * time.Minute
+	// retryFirst and retrySlowest are the first and the longest interval of a Backoff.
+	retryFirst   = 5 * time.Second
+	retrySlowest = time.Minute
 	// statusWithin limits a probe for a caller that waits for the status.
 	statusWithin = 10 * time.Second
 )
+
+// Backoff returns the intervals between attempts that fail: 5 s, then twice as long after each
+// attempt, up to a minute. Its zero value is ready to use.
+type Backoff struct{ next time.Duration }
+
+// Next returns the next interval.
+func (b *Backoff) Next() time.Duration {
+	wait := max(b.next, retryFirst)
+	b.next = min(2*wait, retrySlowest)
+	return wait
+}
 
 // Watch runs programs in the chosen backend and keeps its status current, because the
 // capabilities of the machine may change. It is safe for concurrent use.
@@ -81,13 +92,13 @@ func (w *Watch) Run(ctx context.Context, s Spec) (Report, error) {
 // Follow probes the backend until ctx ends: periodically, more often while probes fail, and
 // immediately after a call could not build a sandbox.
 func (w *Watch) Follow(ctx context.Context) error {
-	works, broken := w.last().Available, probeBroken
+	works, broken := w.last().Available, Backoff{}
 	for {
 		wait := probeEvery
 		if works {
-			broken = probeBroken
+			broken = Backoff{}
 		} else {
-			wait, broken = broken, min(2*broken, probeSlowest)
+			wait = broken.Next()
 		}
 		timer := time.NewTimer(wait)
 		select {

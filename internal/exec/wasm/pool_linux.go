@@ -167,8 +167,6 @@ func (r *Runner) compilation(name codeName) (c *compiling, began bool, err error
 	return c, c.began, nil
 }
 
-func closing() error { return reason.Errorf(reason.Cancelled, "palyrad is shutting down") }
-
 // compileInTurn waits for the turn of a caller and then starts the compilation, unless that of
 // another caller comes first. It returns when the compilation has started, and reports whether it
 // runs in the turn of this caller.

@@ -49,6 +49,8 @@ func unavailable(format string, args ...any) *reason.Error {
 		WithRemedy("Install palyra-wasm in the directory of palyrad (`make build` builds it if gcc is installed), and see `palyrad doctor`.")
 }
 
+func closing() error { return reason.Errorf(reason.Cancelled, "palyrad is shutting down") }
+
 // verdict returns the error of a call that did not finish, nil if it finished. known is false for
 // an unknown outcome.
 func verdict(e wire.End, l guest.Limits) (ended error, known bool) {
