@@ -115,8 +115,8 @@ func (e *Entry) take() amount {
 	return amount{requests: int(e.requests.Swap(0)), out: e.out.Swap(0), in: e.in.Swap(0)}
 }
 
-// alike returns the key by which an entry is summed. Names have no target, because nothing was sent
-// to them.
+// alike returns the key by which an entry is summed. Names have no target, because they are many
+// and only their queries were sent.
 func (e *Entry) alike() kind {
 	k := kind{e.leg, e.target, e.outcome(), e.reason}
 	if e.leg == LegName {

@@ -17,7 +17,7 @@ const mostNamed = 8
 //
 //nolint:gosec // these are words about secrets
 var causes = map[string]string{
-	ReasonDeniedRule:        "is denied by the operator",
+	ReasonDeniedRule:        "is a blocked host (policy: process_runner.denied_egress_hosts names it or its address)",
 	ReasonAddressNotPublic:  "has an address that is not public: it takes a rule for that very address, and link-local, multicast and metadata addresses are never reached",
 	ReasonGateway:           "is where the gateway itself listens, which nothing that it runs may reach",
 	ReasonUnresolved:        "has no address",
@@ -67,10 +67,11 @@ func Explain(c tool.Connection, hosts []string) string {
 	if cause, known := causes[c.Reason]; known {
 		return fmt.Sprintf("%s %s.", target, cause)
 	}
+	const next = "Ask the operator to allow it; process_runner.allowed_egress_hosts lists the hosts of programs."
 	if len(hosts) == 0 {
-		return target + " is not allowed for this tool: it runs offline."
+		return fmt.Sprintf("Blocked host: %s (policy: this tool runs offline). %s", target, next)
 	}
-	return fmt.Sprintf("%s is not allowed for this tool; allowed: %s.", target, Named(hosts))
+	return fmt.Sprintf("Blocked host: %s (policy: this tool may reach only %s). %s", target, Named(hosts), next)
 }
 
 // Explanations returns the distinct explanations of all connections, limited to the first few;
@@ -79,7 +80,16 @@ func Explanations(list []tool.Connection, missed int, hosts []string) []string {
 	const most = 8
 	var sentences []string
 	told := make(map[string]bool)
+	connected := make(map[string]bool)
 	for _, c := range list {
+		if c.Verdict == VerdictDenied && c.Leg != LegName {
+			connected[c.Host] = true
+		}
+	}
+	for _, c := range list {
+		if c.Leg == LegName && connected[c.Host] {
+			continue // the sentence about the connection has the port too
+		}
 		sentence := Explain(c, hosts)
 		if sentence == "" || told[sentence] {
 			continue

@@ -162,9 +162,9 @@ func TestExplain(t *testing.T) {
 		hosts []string
 		want  string
 	}{
-		{tool.Connection{Host: "x.org", Port: 443, Verdict: VerdictDenied, Reason: ReasonUnlisted}, hosts, "x.org:443 is not allowed for this tool; allowed: a.org:443, b.org:80."},
-		{tool.Connection{Host: "x.org", Verdict: VerdictDenied, Reason: ReasonUnlisted, Leg: LegName}, hosts, "x.org is not allowed for this tool; allowed: a.org:443, b.org:80."},
-		{tool.Connection{Host: "::1", Port: 80, Verdict: VerdictDenied, Reason: ReasonUnlisted}, nil, "[::1]:80 is not allowed for this tool: it runs offline."},
+		{tool.Connection{Host: "x.org", Port: 443, Verdict: VerdictDenied, Reason: ReasonUnlisted}, hosts, "Blocked host: x.org:443 (policy: this tool may reach only a.org:443, b.org:80). Ask the operator to allow it; process_runner.allowed_egress_hosts lists the hosts of programs."},
+		{tool.Connection{Host: "x.org", Verdict: VerdictDenied, Reason: ReasonUnlisted, Leg: LegName}, hosts, "Blocked host: x.org (policy: this tool may reach only a.org:443, b.org:80). Ask the operator to allow it; process_runner.allowed_egress_hosts lists the hosts of programs."},
+		{tool.Connection{Host: "::1", Port: 80, Verdict: VerdictDenied, Reason: ReasonUnlisted}, nil, "Blocked host: [::1]:80 (policy: this tool runs offline). Ask the operator to allow it; process_runner.allowed_egress_hosts lists the hosts of programs."},
 		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictAllowed, Reason: ReasonBudgetBytesOut}, hosts, "a.org:443 was broken off, as the budget of bytes sent is used up."},
 		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictFailed, Reason: ReasonUnreachable}, hosts, "a.org:443 could not be connected to."},
 		{tool.Connection{Host: "a.org", Port: 443, Verdict: VerdictDenied, Reason: ReasonBadTLS}, hosts, "a.org:443 takes TLS on this port, and the program sent something else."},

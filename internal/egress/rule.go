@@ -192,6 +192,22 @@ func (r Rules) refuse(answer Answer, rule Rule, t Target, openByDefault bool) er
 	return reason.Errorf(reason.EgressDenied, "%s is not on the allowlist", t)
 }
 
+// ByWildcard reports whether every rule that allows a name allows others below its suffix too. The
+// program then chooses the name, so that looking it up sends data to the name servers of the
+// suffix.
+func (r Rules) ByWildcard(host Host) bool {
+	wildcard := false
+	for _, rule := range r.Allow {
+		if rule.matches(host, rule.port) {
+			if rule.suffix == "" {
+				return false
+			}
+			wildcard = true
+		}
+	}
+	return wildcard
+}
+
 // CheckName returns "" for a host that is allowed at some port, and otherwise the reason of the
 // denial.
 func (r Rules) CheckName(host Host) string {

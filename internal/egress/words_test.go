@@ -59,7 +59,7 @@ func TestSumsAreExplained(t *testing.T) {
 	sum.Count, other.Host, other.Count, rest.Host, rest.Port, rest.Count = 3, "y.test", 4, "", 0, 5
 	got := Explanations([]tool.Connection{denied, sum, other, rest}, 12, nil)
 	want := []string{
-		"x.test:443 is denied by the operator.", "y.test:443 is denied by the operator.",
+		"x.test:443 is a blocked host (policy: process_runner.denied_egress_hosts names it or its address).", "y.test:443 is a blocked host (policy: process_runner.denied_egress_hosts names it or its address).",
 		"More was kept from the network: 0 other hosts or reasons, and 12 connections that were not recorded one by one.",
 	}
 	if !slices.Equal(got, want) {

@@ -84,7 +84,7 @@ func TestProgramsReachOnlyWhatIsAllowed(t *testing.T) {
 	if *r.result.ExitCode == 0 || s.askedOther.Load() != 0 {
 		t.Fatalf("the other host was reached: %s", r.GetResultJson())
 	}
-	if want := s.denied + " is not allowed for this tool; allowed: " + s.allowed + "."; !strings.Contains(string(r.GetResultJson()), want) {
+	if want := "Blocked host: " + s.denied + " (policy: this tool may reach only " + s.allowed + ")."; !strings.Contains(string(r.GetResultJson()), want) {
 		t.Errorf("the result lacks %q: %s", want, r.GetResultJson())
 	}
 	var statement attest.Statement
@@ -146,10 +146,10 @@ func TestExecAllowedHosts(t *testing.T) {
 			t.Errorf("tier %s, allowed: %+v", tier, e)
 		}
 		e := run([]string{"--tier", tier, "--allow", s.allowed}, s.denied)
-		if e.code == 0 || s.askedOther.Load() != 0 || !strings.Contains(e.errOut, "palyrad: "+s.denied+" is not allowed for this tool; allowed: "+s.allowed+".\n") {
+		if e.code == 0 || s.askedOther.Load() != 0 || !strings.Contains(e.errOut, "palyrad: Blocked host: "+s.denied+" (policy: this tool may reach only "+s.allowed+").") {
 			t.Errorf("tier %s, not allowed: %+v", tier, e)
 		}
-		if e := run(append(slices.Clone(both), "--deny", "127.0.0.2"), s.denied); e.code == 0 || s.askedOther.Load() != 0 || !strings.Contains(e.errOut, "is denied by the operator") {
+		if e := run(append(slices.Clone(both), "--deny", "127.0.0.2"), s.denied); e.code == 0 || s.askedOther.Load() != 0 || !strings.Contains(e.errOut, "is a blocked host (policy: process_runner.denied_egress_hosts") {
 			t.Errorf("tier %s, denied: %+v", tier, e)
 		}
 		// Control: both hosts are reachable.

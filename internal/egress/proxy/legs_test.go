@@ -127,7 +127,7 @@ func refusedOn(t *testing.T, leg, why string, conn net.Conn, err error) {
 		if err == nil || !strings.HasPrefix(err.Error(), status) || !strings.Contains(err.Error(), "Palyra-Reason: "+why+"\r\n") {
 			t.Errorf("the program sees %v, want %s and %s", err, status, why)
 		}
-		if why == egress.ReasonUnlisted && !strings.Contains(err.Error(), "is not allowed for this tool; allowed: ") {
+		if why == egress.ReasonUnlisted && !strings.Contains(err.Error(), "policy: this tool may reach only ") {
 			t.Errorf("the program is told %v", err)
 		}
 	case egress.LegSOCKS:

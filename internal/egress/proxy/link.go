@@ -32,7 +32,7 @@ type link struct {
 }
 
 // reach connects a program with its target and relays the data. On the proxy legs, reply sends the
-// program the result; on the transparent leg it is nil, and a failed connection is reset.
+// program the result; on the transparent leg it is nil, and a failed connection is declined.
 func (v *service) reach(ctx context.Context, c *caller, leg string, t egress.Target, reply func(error) error) {
 	host, err := v.connect(ctx, leg, t, c)
 	if err == nil {
@@ -40,7 +40,7 @@ func (v *service) reach(ctx context.Context, c *caller, leg string, t egress.Tar
 	}
 	switch {
 	case reply == nil && err != nil:
-		reset(c.Conn)
+		v.decline(c, t, err)
 		return
 	case reply != nil:
 		if failed := reply(err); failed != nil || err != nil {
@@ -83,6 +83,10 @@ func (v *service) dial(ctx context.Context, t egress.Target, entry *egress.Entry
 	}
 	if !v.hosts.acquire(ctx, closingTime) {
 		decide(entry, denied(egress.ReasonBudgetConcurrent))
+		return nil, spent
+	}
+	if !v.payForName(t, entry) {
+		v.hosts.release()
 		return nil, spent
 	}
 	conn, err := v.dialer.Connect(ctx, t, entry)

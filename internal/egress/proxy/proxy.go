@@ -32,6 +32,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -110,8 +111,21 @@ func New(g egress.Reach, out Outward) (*Proxy, error) {
 	return p, nil
 }
 
-// Ports returns the ports on which the sandbox must listen.
-func (p *Proxy) Ports() []uint16 { return p.allowed.Ports() }
+// Ports returns the ports on which the sandbox must listen: those of the rules, and the ports of the
+// web, on which denied programs receive an answer that names the policy.
+func (p *Proxy) Ports() []uint16 {
+	ports := p.allowed.Ports()
+	for _, port := range []uint16{portHTTP, portTLS} {
+		if !slices.Contains(ports, port) && len(ports) < egress.MaxPorts {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// Offline reports whether no rule allows a host. Such a proxy only refuses.
+func (p *Proxy) Offline() bool { return len(p.allowed.Rules.Allow) == 0 }
 
 // Bundle returns the certificates that programs must trust, in PEM: the system's authorities and
 // the proxy's. It is nil if no host is inspected.

@@ -39,6 +39,7 @@ type service struct {
 	// one HTTP caller may need several.
 	callers, hosts semaphore
 	open           registry
+	lookups        lookups
 	// work is the group of the listeners and connections. The first failure ends all of them.
 	work *errgroup.Group
 	// accepting counts the listeners, speaking the callers that may still send.
@@ -66,7 +67,7 @@ func (p *Proxy) Serve(ctx context.Context, l Listeners) error {
 	v := &service{
 		Proxy: p, log: log, work: work,
 		budget: newBudget(p.allowed.Budget), callers: make(semaphore, atOnce), hosts: make(semaphore, 2*atOnce),
-		names: dns.New(p.allowed.Rules.CheckName, log),
+		names: dns.New(dns.Config{Check: p.allowed.Rules.CheckName, Decline: true, Loopback: p.Offline()}, log),
 		dialer: &egress.Dialer{
 			Rules: p.allowed.Rules, Log: log,
 			Resolver: p.outward.Resolver, Interfaces: p.outward.Interfaces, Dial: p.outward.Dial,

@@ -41,7 +41,7 @@ func TestRequestsInAbsoluteForm(t *testing.T) {
 	}{
 		{"GET http://a.test/x HTTP/1.1\r\nHost: a.test\r\n\r\n", 200, "GET a.test "},
 		{"POST http://b.test:8080/ HTTP/1.1\r\nHost: b.test:8080\r\nContent-Length: 2\r\n\r\nhi", 200, "POST b.test:8080 hi"},
-		{"GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n", 403, "evil.test:80 is not allowed for this tool; allowed: a.test:80, b.test:8080.\n"},
+		{"GET http://evil.test/ HTTP/1.1\r\nHost: evil.test\r\n\r\n", 403, "Blocked host: evil.test:80 (policy: this tool may reach only a.test:80, b.test:8080). Ask the operator to allow it; process_runner.allowed_egress_hosts lists the hosts of programs.\n"},
 	} {
 		if status, body := asked(t, conn, in, c.says); status != c.status || body != c.body {
 			t.Errorf("%q: %d %q", c.says, status, body)

@@ -41,6 +41,7 @@ type world struct {
 	addresses map[string]netip.Addr
 	servers   map[string]string
 	dialled   []string
+	asked     []string
 }
 
 func newWorld(t testing.TB) *world {
@@ -98,11 +99,19 @@ func mustPort(t testing.TB, s string) uint16 {
 func (w *world) LookupNetIP(_ context.Context, _, host string) ([]netip.Addr, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.asked = append(w.asked, strings.TrimSuffix(host, "."))
 	addr, ok := w.addresses[strings.TrimSuffix(host, ".")]
 	if !ok {
 		return nil, &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
 	}
 	return []netip.Addr{addr}, nil
+}
+
+// lookedUp reports whether the resolver was asked for a name.
+func (w *world) lookedUp(name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Contains(w.asked, name)
 }
 
 func (w *world) dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -96,7 +96,7 @@ func TestUnlisted(t *testing.T) {
 	in := bufio.NewReader(c)
 	res, body := say(t, c, in, "GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n", "GET")
 	checkRefusal(t, res, body, egress.ReasonUnlisted)
-	if !strings.Contains(body, "evil.example:80 is not allowed for this tool") || len(w.refusals()) != 0 {
+	if !strings.Contains(body, "Blocked host: evil.example:80 ") || len(w.refusals()) != 0 {
 		t.Errorf("%q, recorded twice: %q", body, w.refusals())
 	}
 }

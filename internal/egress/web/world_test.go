@@ -75,7 +75,7 @@ func (w *world) connect(ctx context.Context, t egress.Target) (net.Conn, *egress
 	w.dialed = append(w.dialed, t.String())
 	w.mu.Unlock()
 	if !ok {
-		return nil, nil, reason.Errorf(reason.EgressDenied, "%s is not allowed for this tool", t).WithField("reason", egress.ReasonUnlisted)
+		return nil, nil, reason.Errorf(reason.EgressDenied, "Blocked host: %s (policy)", t).WithField("reason", egress.ReasonUnlisted)
 	}
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
 	if err != nil {

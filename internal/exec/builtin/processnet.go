@@ -10,6 +10,7 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
+	"palyra/internal/exec/sandbox"
 )
 
 // networkRules are the operator's rules for the network of programs.
@@ -127,6 +128,15 @@ func (n network) granted() *egress.Reach {
 		return nil
 	}
 	return &n.grant
+}
+
+// reach returns the network of the sandbox. A program without hosts gets refusals that name the
+// policy, where a network namespace makes that possible.
+func (c programCall) reach() *egress.Reach {
+	if c.net.offline() && slices.Contains(c.machine.status.Layers, sandbox.NetworkNamespace) {
+		return &egress.Reach{}
+	}
+	return c.net.granted()
 }
 
 // lines lists the egress mode and everything that determines the program's network exchange. An

@@ -108,7 +108,7 @@ func (s *Service) fill(reply *dnsmessage.Message, q question) {
 	if q.edns {
 		var options dnsmessage.ResourceHeader
 		if options.SetEDNS0(mostQuery, code, false) == nil {
-			reply.Additionals = []dnsmessage.Resource{{Header: options, Body: &dnsmessage.OPTResource{}}}
+			reply.Additionals = []dnsmessage.Resource{{Header: options, Body: &dnsmessage.OPTResource{Options: s.explanation(q.Question)}}}
 		}
 	}
 }
@@ -125,9 +125,11 @@ func (s *Service) resolve(q dnsmessage.Question) (dnsmessage.RCode, dnsmessage.R
 		return dnsmessage.RCodeRefused, nil
 	}
 	local := isLocal(host)
-	if why := s.check(host); !local && why != "" {
+	if why := s.Check(host); !local && why != "" {
 		s.refuse(host, why)
-		return dnsmessage.RCodeNameError, nil
+		if !s.decline(host) {
+			return dnsmessage.RCodeNameError, nil
+		}
 	}
 	switch q.Type {
 	case dnsmessage.TypeA, dnsmessage.TypeAAAA:
@@ -145,10 +147,30 @@ func (s *Service) resolve(q dnsmessage.Question) (dnsmessage.RCode, dnsmessage.R
 			return dnsmessage.RCodeRefused, nil
 		}
 	}
-	if q.Type == dnsmessage.TypeA {
+	switch {
+	case q.Type == dnsmessage.TypeA:
 		return dnsmessage.RCodeSuccess, &dnsmessage.AResource{A: four.As4()}
+	case !six.IsValid():
+		return dnsmessage.RCodeSuccess, nil
 	}
 	return dnsmessage.RCodeSuccess, &dnsmessage.AAAAResource{AAAA: six.As16()}
+}
+
+// The option of extended errors, and its code for a name that a policy blocks (RFC 8914, sections 2
+// and 4.16).
+const (
+	extendedError = 15
+	blocked       = 15
+)
+
+// explanation returns the option that names the policy for a refused name.
+func (s *Service) explanation(q dnsmessage.Question) []dnsmessage.Option {
+	host, err := egress.CanonicalHost(q.Name.String())
+	if err != nil || isLocal(host) || s.Check(host) == "" {
+		return nil
+	}
+	const text = "blocked by palyra's policy: see process_runner.allowed_egress_hosts"
+	return []dnsmessage.Option{{Code: extendedError, Data: append([]byte{0, blocked}, text...)}}
 }
 
 // isLocal reports names that mean the sandbox itself (RFC 6761, section 6.3). They are never

@@ -18,7 +18,7 @@ import (
 func newService(t testing.TB, rules ...string) *Service {
 	t.Helper()
 	allow := must.Get(egress.ParseRules(rules))(t)
-	s := New(egress.Rules{Allow: allow}.CheckName, egress.NewConnectionLog(time.Now()))
+	s := New(Config{Check: egress.Rules{Allow: allow}.CheckName}, egress.NewConnectionLog(time.Now()))
 	s.pool.begin, s.pool.prefix6 = 0, netip.MustParsePrefix("fd00::/96")
 	return s
 }
@@ -189,7 +189,7 @@ func FuzzAnswer(f *testing.F) {
 			}
 			want, err := egress.CanonicalHost(m.Questions[0].Name.String())
 			host, ok := s.Lookup(addr)
-			if err != nil || !isLocal(want) && (!ok || host != want || s.check(host) != "") || isLocal(want) && !addr.IsLoopback() {
+			if err != nil || !isLocal(want) && (!ok || host != want || s.Check(host) != "") || isLocal(want) && !addr.IsLoopback() {
 				t.Errorf("%s is %s, which is %s", want, addr, host)
 			}
 		}

@@ -29,9 +29,10 @@ type layout struct {
 	// filter is the descriptor of the outer system call filter, 0 for none.
 	filter int
 	// hostNetwork keeps the program in the host's network namespace. listens makes the helper open
-	// the connections to allowed hosts in the program's own network namespace.
-	hostNetwork, listens bool
-	without              func(layer string) bool
+	// the listeners of the proxy in the program's own network namespace, and captures makes every
+	// address lead to them.
+	hostNetwork, listens, captures bool
+	without                        func(layer string) bool
 }
 
 type place struct{ source, target string }
@@ -111,7 +112,10 @@ func capabilityArguments(l layout) []string {
 	}
 	a := []string{"--cap-drop", "ALL", "--cap-add", "CAP_SETPCAP", "--cap-add", "CAP_SYS_RESOURCE"}
 	if l.listens {
-		a = append(a, "--cap-add", "CAP_NET_ADMIN", "--cap-add", "CAP_NET_BIND_SERVICE")
+		a = append(a, "--cap-add", "CAP_NET_BIND_SERVICE")
+	}
+	if l.captures {
+		a = append(a, "--cap-add", "CAP_NET_ADMIN")
 	}
 	return a
 }

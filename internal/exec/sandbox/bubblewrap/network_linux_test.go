@@ -54,7 +54,7 @@ func TestHosts(t *testing.T) {
 	asked := jailtest.ReadAsked(t, report.Stdout.Head)
 	for i, want := range []string{
 		"hello", "hello", "hello",
-		"gaierror", "ECONNRESET", "ECONNRESET", "ECONNRESET",
+		"ECONNRESET", "ECONNRESET", "ECONNRESET", "ECONNRESET",
 		"ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED",
 	} {
 		if i >= len(asked) || asked[i].Got != want {
@@ -70,7 +70,7 @@ func TestHosts(t *testing.T) {
 			verdicts = append(verdicts, c.Host+" "+c.Verdict)
 		}
 	}
-	want := []string{"service.test allowed", "11.0.0.7 allowed", "2600::7 allowed", "11.0.0.8 denied", "2600::8 denied", "127.0.0.1 denied"}
+	want := []string{"service.test allowed", "11.0.0.7 allowed", "2600::7 allowed", "other.test denied", "other.test denied", "11.0.0.8 denied", "2600::8 denied", "127.0.0.1 denied"}
 	if !slices.Equal(verdicts, want) || report.ConnectionsMissed != 0 {
 		t.Errorf("the connections are %v, %d missed, want %v", verdicts, report.ConnectionsMissed, want)
 	}
@@ -81,7 +81,7 @@ func TestHosts(t *testing.T) {
 func checkHeld(t *testing.T, report sandbox.Report) {
 	t.Helper()
 	i := report.Isolation
-	if !slices.Equal(i.Ports, []int{7007}) || !slices.Equal(i.Captured, []string{"ipv4", "ipv6"}) {
+	if !slices.Equal(i.Ports, []int{80, 443, 7007}) || !slices.Equal(i.Captured, []string{"ipv4", "ipv6"}) {
 		t.Errorf("ports %v, captured %v", i.Ports, i.Captured)
 	}
 	if !jail.Empty(i.CapEff) || !jail.Empty(i.CapBnd) || !jail.Empty(i.CapPrm) {
@@ -322,10 +322,10 @@ func TestPreparedHosts(t *testing.T) {
 	for run := range 3 {
 		report := jailtest.Run(t, r, s)
 		asked := jailtest.ReadAsked(t, report.Stdout.Head)
-		if report.Isolation.Prepared != (run > 0) || len(asked) != 2 || asked[0].Got != "hello" || asked[1].Got != "gaierror" {
+		if report.Isolation.Prepared != (run > 0) || len(asked) != 2 || asked[0].Got != "hello" || asked[1].Got != "ECONNRESET" {
 			t.Errorf("prepared %t: %v, %s", report.Isolation.Prepared, asked, report.Stderr.Head)
 		}
-		if n := len(report.Connections); n == 0 || n > 4 {
+		if n := len(report.Connections); n == 0 || n > 5 {
 			t.Errorf("connections of run %d: %v", run, report.Connections)
 		}
 		checkHeld(t, report)
@@ -456,5 +456,17 @@ func TestOutputIsScrubbed(t *testing.T) {
 		if strings.Contains(out, value) || !strings.Contains(out, "palyra-sec-") {
 			t.Errorf("%s: %q", name, out)
 		}
+	}
+}
+
+// A host that policy denies is answered with a refusal that names the policy, offline and with
+// allowed hosts.
+func TestBlockedHosts(t *testing.T) {
+	t.Parallel()
+	for name, network := range map[string]*egress.Reach{"offline": {}, "with hosts": jailtest.Grant(t, "example.org:443"), "without answers": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			jailtest.Blocked(t, newTestRunner(t), network, jailtest.Workspace)
+		})
 	}
 }

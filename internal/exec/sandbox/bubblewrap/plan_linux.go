@@ -76,8 +76,7 @@ func (d *draft) mode() sandbox.WorkspaceMode {
 // one of their hosts are inspected.
 const bundle = "/etc/palyra-authorities.pem"
 
-// network opens the connections to the allowed hosts. It does nothing if the call has no allowed
-// hosts, or if the network layer is omitted.
+// network opens the connections to the allowed hosts. It does nothing if the call has no network, or if the network layer is omitted.
 func (d *draft) network() error {
 	if d.spec.Network == nil || d.runner.machine.Without(jail.LayerNetwork) {
 		return nil
@@ -86,6 +85,7 @@ func (d *draft) network() error {
 	if err := d.runner.machine.Open(d.plan, *d.spec.Network, d.runner.cfg.Outward); err != nil {
 		return err
 	}
+	d.layout.captures = !d.plan.Proxy.Offline()
 	content := d.plan.Proxy.Bundle()
 	if content == nil {
 		return nil

@@ -76,6 +76,7 @@ func (u *UserLimits) code(c *coder) {
 func (n *Network) code(c *coder) {
 	number(&n.Outside, c)
 	list(&n.Ports, c, number)
+	flag(&n.Offline, c)
 }
 
 func (l *Landlock) code(c *coder) {

@@ -156,7 +156,8 @@ type Inner struct {
 	DropCapabilities bool
 	NoNewPrivs       bool
 	Landlock         *Landlock
-	// Network is nil if the tool may reach no hosts, or uses the host's network.
+	// Network is nil if palyrad answers no names and connections, or if the tool uses the host's
+	// network.
 	Network *Network
 	// UserLimits is nil in a sandbox without its own user namespace.
 	UserLimits *UserLimits

@@ -11,6 +11,9 @@ type Network struct {
 	Outside uint64
 	// Ports are the allowed ports of every address, ascending and without duplicates.
 	Ports []uint16
+	// Offline leaves the addresses of the namespace as they are: palyrad only answers names and
+	// connections to loopback, with refusals. It needs no capability to add routes.
+	Offline bool
 }
 
 // Ports on 127.0.0.1 for name resolution and for tools that use a proxy.
@@ -55,7 +58,11 @@ type Listener struct {
 // same user, could then open a third listener and take connections.
 func (n Network) Listeners() []Listener {
 	list := []Listener{{Port: NamesPort, UDP: true}}
-	for _, port := range []uint16{NamesPort, HTTPPort, SOCKSPort} {
+	services := []uint16{NamesPort, HTTPPort, SOCKSPort}
+	if n.Offline {
+		services = services[:1]
+	}
+	for _, port := range services {
 		if !slices.Contains(n.Ports, port) {
 			list = append(list, Listener{Port: port})
 		}

@@ -22,8 +22,9 @@ import (
 // answer may take longer than a second.
 const Resolver = "nameserver 127.0.0.1\n"
 
-// Open gives the program of a plan access to the hosts of g. The plan must have a network
-// namespace in which palyra-init has the capabilities to listen and to add routes. If the proxy
+// Open gives the program of a plan access to the hosts of g. Without hosts the program is offline,
+// and receives refusals that name the policy. The plan must have a network namespace in which
+// palyra-init has the capability to listen, and with hosts the one to add routes. If the proxy
 // inspects hosts, it has a certificate authority: the backend then puts Proxy.Bundle into a file
 // at Plan.Bundle.
 func (m *Machine) Open(p *Plan, g egress.Reach, out proxy.Outward) error {
@@ -31,7 +32,7 @@ func (m *Machine) Open(p *Plan, g egress.Reach, out proxy.Outward) error {
 	if err != nil {
 		return err
 	}
-	p.Proxy, p.Spec.Inner.Network = carrier, &inside.Network{Outside: m.host.own["net"], Ports: carrier.Ports()}
+	p.Proxy, p.Spec.Inner.Network = carrier, &inside.Network{Outside: m.host.own["net"], Ports: carrier.Ports(), Offline: carrier.Offline()}
 	return nil
 }
 

@@ -39,12 +39,12 @@ func TestHosts(t *testing.T) {
 		"other.test:7007", "[2600::8]:7007", "service.test:7008", "[2600::7]:7008", "127.0.0.1:"+w.Port())
 	s.Network = jailtest.Grant(t, "service.test:7007", "11.0.0.7:7007", "[2600::7]:7007")
 	report := jailtest.Run(t, hostRunner(t, w), s)
-	want := []string{"hello", "hello", "hello", "gaierror", "ECONNRESET", "ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED"}
+	want := []string{"hello", "hello", "hello", "ECONNRESET", "ECONNRESET", "ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED"}
 	if got := answers(t, report); !slices.Equal(got, want) {
 		t.Fatalf("got %v, want %v: %s", got, want, report.Stderr.Head)
 	}
 	i := report.Isolation
-	if !slices.Equal(i.Ports, []int{7007}) || !slices.Equal(i.Captured, []string{"ipv4", "ipv6"}) || !jail.Empty(i.CapEff) || !jail.Empty(i.CapBnd) {
+	if !slices.Equal(i.Ports, []int{80, 443, 7007}) || !slices.Equal(i.Captured, []string{"ipv4", "ipv6"}) || !jail.Empty(i.CapEff) || !jail.Empty(i.CapBnd) {
 		t.Errorf("the isolation is %+v", i)
 	}
 	if len(w.Dialled()) != 3 || len(report.Connections) == 0 {
@@ -110,4 +110,16 @@ func TestOrdinaryUserHosts(t *testing.T) {
 func TestAuthorities(t *testing.T) {
 	t.Parallel()
 	jailtest.Authorities(t, hostRunner(t, newWorld(t)))
+}
+
+// A host that policy denies is answered with a refusal that names the policy, offline and with
+// allowed hosts.
+func TestBlockedHosts(t *testing.T) {
+	t.Parallel()
+	for name, network := range map[string]*egress.Reach{"offline": {}, "with hosts": jailtest.Grant(t, "example.org:443"), "without answers": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			jailtest.Blocked(t, newTestRunner(t), network, jailtest.Workspace)
+		})
+	}
 }

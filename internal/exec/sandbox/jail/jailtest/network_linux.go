@@ -11,8 +11,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"palyra/internal/core/must"
+	"palyra/internal/core/needs"
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/egress/proxy"
 	"palyra/internal/exec/sandbox"
@@ -163,5 +166,49 @@ func Authorities(t *testing.T, r sandbox.Runner) {
 	}
 	if got := Output(t, r, Shell(t, s.WorkspaceRoot, `echo "<$SSL_CERT_FILE>"`)); got != "<>\n" { // control
 		t.Errorf("without inspection: %s", got)
+	}
+}
+
+// Blocked verifies what the tools of a developer print when policy denies a host, and that the
+// report names it. network is the reach of the program: nil offline, which is the case without
+// any recorded attempt.
+func Blocked(t *testing.T, r sandbox.Runner, network *egress.Reach, workspace func(testing.TB) string) {
+	t.Helper()
+	const host = "blocked.example.com"
+	for name, c := range map[string]struct {
+		argv []string
+		// want are the parts of a message that name the refusal.
+		want, target string
+	}{
+		"curl http":  {[]string{"curl", "-sS", "--max-time", "20", "http://" + host + "/"}, "Blocked host: " + host + ":80 (policy: ", host + ":80"},
+		"curl https": {[]string{"curl", "-sS", "--max-time", "20", "https://" + host + "/"}, "access denied", host + ":443"},
+		"git":        {[]string{"git", "ls-remote", "https://" + host + "/x.git"}, "denied", host + ":443"},
+		"python":     {[]string{"python3", "-c", "import urllib.request\nurllib.request.urlopen('https://" + host + "/', timeout=20)"}, "ACCESS_DENIED", host + ":443"},
+		"python http": {[]string{"python3", "-c", "import urllib.request, urllib.error\ntry:\n    urllib.request.urlopen('http://" + host + "/', timeout=20)\nexcept urllib.error.HTTPError as e:\n    print(e.code, e.read().decode())"},
+			"403 Blocked host: " + host + ":80 (policy: ", host + ":80"},
+		"node": {[]string{"node", "-e", "require('https').get('https://" + host + "/').on('error', e => console.error(e.message))"}, "access denied", host + ":443"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			needs.Programs(t, c.argv[0])
+			s := Spec(t, workspace(t), c.argv...)
+			s.Network = network
+			start := time.Now()
+			report := Run(t, r, s)
+			text := string(report.Stdout.Head) + string(report.Stderr.Head)
+			list, _ := report.Refused()
+			i := slices.IndexFunc(list, func(refusal tool.Refusal) bool { return refusal.By == "network" && refusal.Operation == c.target })
+			if network == nil { // control: no answer names the policy
+				if strings.Contains(text, c.want) || i >= 0 {
+					t.Errorf("printed %.300q, refused %+v", text, list)
+				}
+				return
+			}
+			if !strings.Contains(text, c.want) || i < 0 {
+				t.Errorf("printed %.300q, refused %+v", text, list)
+			}
+			if took := time.Since(start); took > 15*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
 	}
 }
