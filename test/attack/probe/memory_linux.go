@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -37,6 +38,7 @@ func sized(use func(n int) error) attack {
 	}
 }
 
+// anonymous holds the memory for longer than palyrad takes to measure it.
 func anonymous(n int) error {
 	b, err := unix.Mmap(-1, 0, n*mib, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
@@ -45,6 +47,7 @@ func anonymous(n int) error {
 	for i := 0; i < len(b); i += os.Getpagesize() {
 		b[i] = 1
 	}
+	time.Sleep(2 * time.Second)
 	return nil
 }
 

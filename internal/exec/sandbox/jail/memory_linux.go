@@ -24,8 +24,8 @@ const (
 )
 
 // memoryMeter adds up the memory of a run's processes. It is used if no control group counts
-// that memory, because RLIMIT_DATA limits each process separately. It counts anonymous memory,
-// and shared memory in proportion. It does not count pages of files, which the kernel can
+// that memory: resource limits count reserved memory, and each process separately. It counts
+// anonymous memory, and shared memory in proportion. It does not count pages of files, which the kernel can
 // reclaim. It does not detect a memory file that no process has mapped.
 type memoryMeter struct {
 	// root is the process that all processes of the run descend from.

@@ -7,7 +7,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/exec/sandbox"
-	"palyra/internal/exec/sandbox/cgroup"
 	"palyra/internal/exec/sandbox/inside"
 )
 
@@ -15,7 +14,6 @@ import (
 // run individually. Without control groups only RLIMIT_NPROC counts the processes of a whole
 // run, since Linux 5.14 per user namespace. No limit then counts all runs together. The limit
 // of palyrad, less a reserve, is therefore divided by the number of concurrent runs.
-// RLIMIT_DATA is divided in the same way.
 func (m *Machine) rlimits(p *Plan, limits sandbox.Limits) []inside.Rlimit {
 	if m.Without(LayerRlimits) {
 		return nil
@@ -41,19 +39,10 @@ func (m *Machine) rlimits(p *Plan, limits sandbox.Limits) []inside.Rlimit {
 		{Name: "rtprio", Resource: unix.RLIMIT_RTPRIO},
 		{Name: "rttime", Resource: unix.RLIMIT_RTTIME},
 	}
-	if m.Level() == cgroup.Rlimit {
-		// Only coarse limits per process are possible here. RLIMIT_DATA limits private memory; the
-		// helper itself needs some. Shared memory is limited only by the address space. Runtimes
-		// reserve far more address space than they use: V8 takes 10 GiB for each WebAssembly memory,
-		// and Node's HTTP client has one.
-		data := max(uint64(within(limits.Memory, m.room.part.Memory)), 32*mib)
-		space := max(2*data, 65536*mib)
-		list = append(list,
-			inside.Rlimit{Name: "data", Resource: unix.RLIMIT_DATA, Soft: data, Hard: data},
-			inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: space, Hard: space})
-	}
+	// Memory has no limit per process, also without control groups: RLIMIT_AS and RLIMIT_DATA count
+	// what a runtime reserves, which is far more than it uses. V8 takes 10 GiB for each WebAssembly
+	// memory, and a sanitizer 16 TiB of writable memory. The memoryMeter limits the used memory.
 	if limits.AddressSpace > 0 {
-		list = slices.DeleteFunc(list, func(l inside.Rlimit) bool { return l.Resource == unix.RLIMIT_AS })
 		list = append(list, inside.Rlimit{Name: "as", Resource: unix.RLIMIT_AS, Soft: uint64(limits.AddressSpace), Hard: uint64(limits.AddressSpace)})
 	}
 	for i := range list {
