@@ -4,6 +4,8 @@ package attack
 
 import (
 	"strings"
+
+	"palyra/internal/exec/sandbox"
 )
 
 // namespaceRows are NS-01 and NS-02: privileges over mounts, namespaces and other processes.
@@ -28,8 +30,14 @@ func namespaceRows() []row {
 	}
 
 	const others = "nono#781, greywall#55"
-	for _, call := range []string{"ptrace", "vm-read", "vm-write", "pidfd-get", "kcmp"} {
+	for _, call := range []string{"pidfd-get", "kcmp"} {
 		rows = append(rows, row{id: "NS-02", variant: call, source: others, walls: layers(seccomp), probe: probe(call)})
+	}
+	// Processes of the run may trace each other. A user namespace cannot be omitted, so the control
+	// runs outside.
+	for _, call := range []string{"ptrace", "vm-read", "vm-write"} {
+		rows = append(rows, row{id: "NS-02", variant: call + " of a process outside", source: others, walls: layers(pidNS, landlock, userNS), bare: true,
+			probe: probe(call), prepare: (*scene).signalTarget})
 	}
 	for _, call := range []string{"kill", "tgkill", "pidfd-kill"} {
 		rows = append(rows, row{id: "NS-02", variant: call + " of a process outside", source: others, walls: layers(pidNS, landlock), rootWalls: layers(otherUser),
@@ -48,7 +56,6 @@ func kernelRows() []row {
 		{"NS-03", "TIOCSTI with a high bit", "tiocsti-high", "CVE-2019-7303, CVE-2019-10063"},
 		{"NS-03", "TIOCLINUX", "tioclinux", "bubblewrap#150"},
 		{"NS-03", "TIOCLINUX with a high bit", "tioclinux-high", "CVE-2019-7303, CVE-2019-10063"},
-		{"NS-03", "TIOCSCTTY", "tiocsctty", "bubblewrap#555"},
 		{"NS-04", "io_uring SOCKET", "ring-socket", "io_uring"},
 		{"NS-04", "io_uring CONNECT", "ring-connect", "io_uring"},
 		{"NS-04", "io_uring OPENAT", "ring-openat", "io_uring"},
@@ -76,6 +83,8 @@ func kernelRows() []row {
 		rows = append(rows, row{id: "NS-06", variant: call, source: "kernel", root: true, walls: layers(seccomp, userNS), bare: true, probe: probe(call)})
 	}
 	return append(rows,
+		row{id: "NS-03", variant: "TIOCSCTTY where no terminal belongs to the run", source: "bubblewrap#555", walls: layers(seccomp), probe: probe("tiocsctty"),
+			prepare: func(c *scene) { c.spec.Workspace = sandbox.ReadOnly }},
 		row{id: "NS-05", variant: "x32", arch: "amd64", source: "seccomp(2)", walls: layers(seccomp), probe: probe("x32")},
 		row{id: "NS-06", variant: "iopl", arch: "amd64", source: "kernel", walls: layers(seccomp), probe: probe("iopl")},
 		row{id: "NS-05", variant: "int 0x80", arch: "amd64", source: "seccomp(2)", walls: layers(seccomp), probe: probe("int80")})
@@ -99,7 +108,23 @@ func socketRows() []row {
 		rows = append(rows, row{id: "NS-09", variant: service.variant, source: services, walls: layers(seccomp, root), probe: probe("unix-connect"),
 			prepare: func(c *scene) { c.service(service.socket) }})
 	}
+	// A socket in a copy of the workspace is another file than the one that its server listens on.
+	for _, name := range []string{"agent.sock", ".git/fsmonitor--daemon.ipc"} {
+		for mode, walls := range map[sandbox.WorkspaceMode][]string{
+			sandbox.CopyOnWrite: layers(seccomp, copyLayer), sandbox.ReadOnly: layers(seccomp), sandbox.Direct: layers(seccomp),
+		} {
+			rows = append(rows, row{id: "NS-09", variant: "workspace/" + name + ", " + string(mode), source: services, walls: walls, probe: probe("unix-connect"),
+				prepare: func(c *scene) { c.serviceInside(name, mode) }})
+		}
+	}
+	for _, mode := range []sandbox.WorkspaceMode{sandbox.ReadOnly, sandbox.Direct} {
+		for _, socket := range []string{"run/docker.sock", "run/user/bus", "tmp/ssh-x/agent"} {
+			rows = append(rows, row{id: "NS-09", variant: socket + ", " + string(mode), source: services, walls: layers(seccomp, root), probe: probe("unix-connect"),
+				prepare: func(c *scene) { c.spec.Workspace = mode; c.service(socket) }})
+		}
+		rows = append(rows, row{id: "NS-09", variant: "abstract socket, " + string(mode), source: services, walls: layers(seccomp, landlock, netNS), probe: probe("abstract"),
+			prepare: func(c *scene) { c.spec.Workspace = mode; c.abstract() }})
+	}
 	return append(rows,
-		row{id: "NS-09", variant: "a socket in the workspace", source: services, walls: layers(seccomp), probe: probe("unix-connect"), prepare: (*scene).serviceInside},
 		row{id: "NS-09", variant: "abstract socket", source: services, walls: layers(seccomp, landlock, netNS), probe: probe("abstract"), prepare: (*scene).abstract})
 }

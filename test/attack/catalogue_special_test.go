@@ -9,7 +9,7 @@ func specialRows() []row {
 	const special = "special files, setuid, capabilities, attributes"
 	rows := []row{
 		{id: "FS-09", variant: "FIFO", source: special, walls: layers(copyLayer), probe: probe("fifo"), effect: inside},
-		{id: "FS-09", variant: "socket", source: special, walls: layers(seccomp), probe: probe("socket")},
+		{id: "FS-09", variant: "socket", source: special, walls: layers(copyLayer), aside: layers(seccomp), probe: probe("socket"), effect: inside},
 		{id: "FS-09", variant: "device node", source: special, walls: layers(seccomp, landlock), probe: probe("device")},
 		{id: "FS-09", variant: "setuid by chmod", source: special, walls: layers(seccomp), probe: probe("setuid")},
 		{id: "FS-09", variant: "setgid by chmod", source: special, walls: layers(seccomp), probe: probe("setgid")},
@@ -35,7 +35,7 @@ func specialRows() []row {
 	return append(rows,
 		row{id: "FS-14", variant: "System V memory of another run", source: "leakage between runs", walls: layers(ipcNS),
 			first: probe("shm-leave"), probe: probe("shm-find"), prepare: (*scene).sharedMemory},
-		row{id: "FS-14", variant: "/dev/ptmx", source: "CVE-2017-5226", walls: layers(root, landlock), probe: probe("terminal", "/dev/ptmx", "/host/dev/ptmx")},
+		row{id: "FS-14", variant: "a terminal of the host", source: "CVE-2017-5226", walls: layers(root, landlock), probe: probe("terminal"), prepare: (*scene).terminal},
 		row{id: "FS-14", variant: "/dev/tty", source: "CVE-2017-5226", walls: layers(newSession, root, landlock), probe: probe("terminal", "/dev/tty", "/host/dev/tty"), terminal: true},
 		row{id: "FS-15", variant: "the daemon's environment", source: "bubblewrap#725", walls: layers(emptyEnv), probe: append(probe("variable"), steering()...)},
 		row{id: "FS-15", variant: "PATH through node_modules/.bin", source: "PATH hijack", walls: layers(emptyEnv), probe: probe("search-path", "hijacked"),

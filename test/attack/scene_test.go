@@ -23,6 +23,7 @@ import (
 	"palyra/internal/core/tool"
 	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
+	"palyra/test/process"
 )
 
 // canary is the content of the attacked files.
@@ -158,12 +159,20 @@ func (c *scene) service(name string) {
 	c.aimAt(path)
 }
 
-// serviceInside listens on a socket in the workspace itself. The workspace is mounted directly,
-// because a copy does not contain the original sockets.
-func (c *scene) serviceInside() {
-	c.listen(filepath.Join(c.workspace, "s"))
-	c.spec.Workspace = sandbox.ReadOnly
-	c.args = []string{"/workspace/s"}
+// serviceInside listens on a socket in the workspace itself.
+func (c *scene) serviceInside(name string, mode sandbox.WorkspaceMode) {
+	path := filepath.Join(c.workspace, name)
+	c.must(os.MkdirAll(filepath.Dir(path), 0o755))
+	c.listen(path)
+	c.spec.Workspace, c.args = mode, []string{"/workspace/" + name}
+}
+
+// terminal opens a terminal of the host, which every user may use.
+func (c *scene) terminal() {
+	master, name := process.OpenTerminal(c.t)
+	c.t.Cleanup(func() { _ = master.Close() })
+	c.must(os.Chmod(name, 0o666))
+	c.args = []string{name, "/host" + name}
 }
 
 func (c *scene) listen(path string) *net.UnixListener {

@@ -15,14 +15,21 @@ import (
 	"palyra/internal/core/must"
 )
 
+// OpenTerminal opens a pseudo terminal, and returns its master and the path of its other side.
+func OpenTerminal(t testing.TB) (master *os.File, name string) {
+	t.Helper()
+	master = must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))(t)
+	n := must.Get(unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN))(t)
+	must.Do(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
+	return master, filepath.Join("/dev/pts", strconv.Itoa(n))
+}
+
 // AtTerminal runs a process to its end at a terminal into which the lines are typed. The output at
 // the terminal is Err.
 func AtTerminal(t *testing.T, cmd *exec.Cmd, lines string) Result {
 	t.Helper()
-	master := must.Get(os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0))(t)
-	n := must.Get(unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN))(t)
-	must.Do(t, unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0))
-	terminal := must.Get(os.OpenFile(filepath.Join("/dev/pts", strconv.Itoa(n)), os.O_RDWR|unix.O_NOCTTY, 0))(t)
+	master, name := OpenTerminal(t)
+	terminal := must.Get(os.OpenFile(name, os.O_RDWR|unix.O_NOCTTY, 0))(t)
 	must.Get(master.WriteString(lines))(t)
 	var out, msg bytes.Buffer
 	shown := make(chan struct{})

@@ -33,12 +33,13 @@ func specials() map[string]attack {
 	}
 }
 
+// bindSocket makes a socket in the workspace.
 func bindSocket([]string) (string, error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return "", err
 	}
-	return "", unix.Bind(fd, &unix.SockaddrUnix{Name: "/tmp/socket"})
+	return "", unix.Bind(fd, &unix.SockaddrUnix{Name: "socket"})
 }
 
 func withMode(name string, mode uint32) error {
