@@ -21,6 +21,7 @@ import (
 
 	"github.com/bytecodealliance/wasmtime-go/v39"
 
+	"palyra/internal/core/limit"
 	"palyra/internal/core/must"
 	"palyra/internal/exec/sandbox/bubblewrap"
 	"palyra/internal/exec/sandbox/jail/jailtest"
@@ -82,7 +83,7 @@ func (g *guests) call(wat string) guest.Call {
 	text := must.Get(wasmtime.Wat2Wasm(wat))(g.T)
 	m := must.Get(module.Check(text, module.DefaultLimits()))(g.T)
 	return guest.Call{
-		Owner: "user:alice", Tool: "attack", Limits: wasmtest.Limits(),
+		Caller: limit.Who{Owner: "user:alice", Principal: "user:alice"}, Tool: "attack", Limits: wasmtest.Limits(),
 		Module: guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind},
 	}
 }
@@ -242,7 +243,7 @@ func (g *guests) neighbours() {
 		r, _ := g.open(g.good)
 		c := g.call(leaves)
 		first, second := says(r, c), says(r, c) // both run in one worker
-		c.Owner = "user:bob"
+		c.Caller = limit.Who{Owner: "user:bob", Principal: "user:bob"}
 		if first != "0" {
 			g.Errorf("the first call: %s", first)
 		}
@@ -253,7 +254,7 @@ func (g *guests) neighbours() {
 			r, _ := g.open(g.badAs("calls:"))
 			c := g.call(leaves)
 			says(r, c)
-			c.Owner = owner
+			c.Caller = limit.Who{Owner: owner, Principal: owner}
 			said := says(r, c)
 			return said == "calls: 2", said
 		}

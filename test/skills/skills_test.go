@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"palyra/internal/core/config"
+	"palyra/internal/core/limit"
 	"palyra/internal/core/must"
 	"palyra/internal/core/reason"
 	"palyra/internal/exec/sandbox"
@@ -52,7 +53,7 @@ func calling(t *testing.T, r *engine.Runner, p *skill.Package, id, input string,
 	limits := wasmtest.Limits()
 	limits.Fuel = is.FuelOf()
 	return r.Run(t.Context(), guest.Call{
-		Owner: "user:alice", Module: guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind, Features: wire.Features{SIMD: is.Features.SIMD, MultiValue: is.Features.MultiValue}},
+		Caller: limit.Who{Owner: "user:alice", Principal: "user:alice"}, Module: guest.Module{Bytes: text, Digest: sha256.Sum256(text), Kind: m.Kind, Features: wire.Features{SIMD: is.Features.SIMD, MultiValue: is.Features.MultiValue}},
 		Tool: id, Input: []byte(input), Limits: limits, Host: host,
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/exec/sandbox"
+	"palyra/internal/exec/sandbox/cgroup"
 	"palyra/internal/exec/sandbox/inside"
 )
 
