@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -47,8 +46,8 @@ func anonymous(n int) error {
 	for i := 0; i < len(b); i += os.Getpagesize() {
 		b[i] = 1
 	}
-	time.Sleep(2 * time.Second)
-	return nil
+	_, err = outlast([]string{"2s", "quiet"})
+	return err
 }
 
 func fillFile(name string, n int) error {
