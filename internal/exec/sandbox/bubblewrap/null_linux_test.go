@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,6 +45,9 @@ func TestNullThatIsAFile(t *testing.T) {
 	cmd.Stdin = strings.NewReader("")
 	// The flag makes the standard library mark all mounts as private.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS, Pdeathsig: syscall.SIGKILL}
+	// The kernel sends the signal when the thread that started the process ends.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	out, err := cmd.CombinedOutput()
 	if os.IsPermission(err) {
 		t.Skip("this user makes no mount namespace")

@@ -3,6 +3,7 @@ package jail
 import (
 	"errors"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -38,6 +39,9 @@ func startHelperAs(t *testing.T, m *Machine, stage string, spec *os.File, attr *
 	defer theirs.Close()
 	files := must.Get(newCallFiles())(t)
 	t.Cleanup(files.close)
+	// The kernel kills the helper when the thread that started it ends (PDEATHSIG).
+	runtime.LockOSThread()
+	t.Cleanup(runtime.UnlockOSThread)
 	filter := must.Get(m.filters.with(seccomp.Grants{}))(t)
 	p := must.Get(os.StartProcess(SelfPath(inside.HelperFD), []string{helperName, stage}, &os.ProcAttr{
 		Dir: "/", Env: []string{}, Sys: attr, Files: []*os.File{

@@ -46,7 +46,7 @@ func Limits(t *testing.T, r sandbox.Runner, grouped, tmp bool, workspace func(te
 	}{
 		{"wall", bash("sleep 3600"), sandbox.Limits{Wall: 500 * time.Millisecond}, sandbox.QuotaWall, tool.LimitEnded, true},
 		{"cpu", bash("while :; do :; done"), sandbox.Limits{CPU: time.Second}, sandbox.QuotaCPU, tool.LimitEnded, true},
-		{"memory", python("held = bytearray(b'x') * (512 << 20)"), sandbox.Limits{Memory: 128 << 20}, sandbox.QuotaMemory, byGroup(tool.LimitEnded, tool.LimitReported), grouped},
+		{"memory", python("import signal\nheld = bytearray(b'x') * (512 << 20)\nsignal.pause()"), sandbox.Limits{Memory: 128 << 20}, sandbox.QuotaMemory, tool.LimitEnded, true},
 		{"processes", python(fmt.Sprintf(forkScript, "1")), sandbox.Limits{Processes: 32}, sandbox.QuotaProcesses, byGroup(tool.LimitEnded, tool.LimitReported), grouped},
 		{"processes, handled", python(fmt.Sprintf(forkScript, "0")), sandbox.Limits{Processes: 32}, byGroup(sandbox.QuotaProcesses, ""), byGroup(tool.LimitRefused, ""), grouped},
 		{"output", bash("exec yes"), sandbox.Limits{Output: 4096}, sandbox.QuotaOutput, tool.LimitEnded, true},
