@@ -157,11 +157,11 @@ type ProcessRunner struct {
 	// Prepared is the number of sandboxes that are built in advance, which shortens calls. Range: 0
 	// to 64.
 	Prepared int `toml:"prepared" json:"-"`
-	// UIDBase is the first user id of sandboxes when palyrad runs as root. 0 selects it
-	// automatically; it never means root.
+	// UIDBase is the first user id of sandboxes when palyrad runs as root. 0 selects ids that no
+	// account, container or other palyrad of the machine has; it never means root.
 	UIDBase int `toml:"uid_base" json:"uid_base"`
 	// UIDCount is the number of user ids from `process_runner.uid_base` on, one for each program
-	// that runs. 0 selects it automatically. Range: 0 to 65536.
+	// that runs. 0 means 4096. Range: 0 to 65536.
 	UIDCount int `toml:"uid_count" json:"uid_count"`
 }
 

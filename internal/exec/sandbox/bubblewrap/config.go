@@ -24,6 +24,7 @@ type Config struct {
 	// If the daemon is root, each sandbox uses one of Users user IDs, starting at FirstUser
 	// (jail.Config). The daemon of an ordinary user runs the sandboxes as that user.
 	FirstUser, Users int
+	UserRecord       string
 	// LayerDir is a directory of the daemon, mode 0700, for the copies of workspaces.
 	// QuarantineDir is a similar directory for protected files that programs created in a
 	// workspace with direct writes. A run is refused if it needs a directory that is not set.

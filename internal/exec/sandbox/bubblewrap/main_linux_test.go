@@ -76,9 +76,12 @@ func newConfiguredRunner(t testing.TB, c Config) *Runner {
 	return r
 }
 
+// firstUser is the first user of sandboxes in tests that run as root.
+const firstUser = 1_900_000_000
+
 // testConfig returns a configuration that stores the remains of runs in dir.
 func testConfig(dir string) Config {
-	return Config{Enabled: true, LayerDir: privateDir(dir, "layers"), QuarantineDir: privateDir(dir, "quarantine")}
+	return Config{Enabled: true, FirstUser: firstUser, LayerDir: privateDir(dir, "layers"), QuarantineDir: privateDir(dir, "quarantine")}
 }
 
 func privateDir(dir, name string) string {

@@ -120,7 +120,7 @@ func TestUserPerRun(t *testing.T) {
 	}
 	root := jailtest.Workspace(t)
 	s := jailtest.Shell(t, root, "true")
-	if got := uid(s); got != strconv.Itoa(jail.DefaultFirstUser) {
+	if got := uid(s); got != strconv.Itoa(firstUser) {
 		t.Errorf("the first run is user %s", got)
 	}
 	// Two concurrent runs have different users.
@@ -131,12 +131,12 @@ func TestUserPerRun(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { jailtest.Run(t, r, long) })
 	<-up
-	if got := uid(s); got != strconv.Itoa(jail.DefaultFirstUser+1) {
+	if got := uid(s); got != strconv.Itoa(firstUser+1) {
 		t.Errorf("the second run is user %s", got)
 	}
 	go2 <- true
 	running.Wait()
-	if got := uid(s); got != strconv.Itoa(jail.DefaultFirstUser) && got != strconv.Itoa(jail.DefaultFirstUser+1) {
+	if got := uid(s); got != strconv.Itoa(firstUser) && got != strconv.Itoa(firstUser+1) {
 		t.Errorf("the third run is user %s", got)
 	}
 }

@@ -21,7 +21,7 @@ func TestOwnerOfWorkspace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only a daemon that is root has workspaces of others; TestOrdinaryUser covers the rest")
 	}
-	for _, owner := range []int{0, 4242, jail.DefaultFirstUser} {
+	for _, owner := range []int{0, 4242, firstUser} {
 		root := jailtest.Workspace(t)
 		jailtest.WriteFile(t, filepath.Join(root, "secret"), "mine", 0o600)
 		for _, name := range []string{root, filepath.Join(root, "secret")} {

@@ -54,7 +54,7 @@ func newRunner(cfg Config, helper []byte) (*Runner, error) {
 	}
 	var err error
 	r.machine, err = jail.NewMachine(jail.Config{
-		Helper: helper, FirstUser: cfg.FirstUser, Users: cfg.Users, State: cfg.LayerDir, Room: cfg.Room,
+		Helper: helper, FirstUser: cfg.FirstUser, Users: cfg.Users, UserRecord: cfg.UserRecord, State: cfg.LayerDir, Room: cfg.Room,
 		Filter: seccomp.Options{StrictExec: cfg.StrictExec}, Without: cfg.Without,
 	})
 	if err != nil {

@@ -22,8 +22,9 @@ type Config struct {
 	// Helper is the program palyra-init.
 	Helper []byte
 	// If the daemon is root, each sandbox has its own user ID, one of Users IDs starting at
-	// FirstUser.
+	// FirstUser; see uids.Request. UserRecord keeps the choice between starts.
 	FirstUser, Users int
+	UserRecord       string
 	// Filter selects the system call filter; Watch and Grants are ignored.
 	Filter seccomp.Options
 	// State is a directory of the daemon, on whose disk runs must leave free space.
@@ -74,9 +75,10 @@ func NewMachine(c Config) (*Machine, error) {
 		return nil, errors.Join(err, m.Close())
 	}
 	if os.Geteuid() == 0 {
-		m.users = newUsers(c)
 		if m.Without(LayerUID) {
 			m.users = &users{one: &User{}} // the daemon's own
+		} else {
+			m.users = newUsers(c)
 		}
 		m.views = &views{helper: m.files.helper.File}
 	}
@@ -120,7 +122,7 @@ func (m *Machine) Status(tier sandbox.Tier, rung sandbox.Isolation, backend stri
 
 // Close releases the resources shared by sandboxes. No Cell may be open.
 func (m *Machine) Close() error {
-	err := m.room.tree.Close()
+	err := errors.Join(m.room.tree.Close(), m.users.close())
 	if m.views != nil {
 		m.views.close()
 	}

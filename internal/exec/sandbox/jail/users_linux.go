@@ -7,13 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/core/reason"
-)
-
-// The default users of sandboxes if the daemon is root. They belong to no account and no system
-// range.
-const (
-	DefaultFirstUser = 1_900_000_000
-	DefaultUsers     = 4096
+	"palyra/internal/exec/sandbox/uids"
 )
 
 // User is the user of a sandbox on the host.
@@ -22,6 +16,9 @@ type User struct{ UID, GID int }
 // users assigns a separate user to each sandbox, so that limits per user and restrictions of
 // signals between users also apply between sandboxes.
 type users struct {
+	ids *uids.Range
+	// problem is the reason why no user is available, nil if one is.
+	problem error
 	// one, if not nil, is the user of all sandboxes: the layer is omitted.
 	one *User
 
@@ -32,14 +29,19 @@ type users struct {
 }
 
 func newUsers(c Config) *users {
-	first, count := c.FirstUser, c.Users
-	if first == 0 {
-		first = DefaultFirstUser
+	ids, err := uids.Request{First: c.FirstUser, Count: c.Users, Record: c.UserRecord}.Take()
+	if err != nil {
+		return &users{problem: err}
 	}
-	if count == 0 {
-		count = DefaultUsers
+	return &users{ids: ids, next: ids.First, last: ids.First + ids.Count - 1}
+}
+
+// close releases the users; on nil it does nothing.
+func (u *users) close() error {
+	if u == nil {
+		return nil
 	}
-	return &users{next: first, last: first + count - 1}
+	return u.ids.Close()
 }
 
 // take returns an unused user. It prefers the most recently returned user, because the user's
@@ -50,6 +52,9 @@ func (u *users) take() (User, error) {
 	}
 	if u.one != nil {
 		return *u.one, nil
+	}
+	if u.problem != nil {
+		return User{}, u.problem
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -17,12 +17,15 @@ func realPath(t testing.TB, dir string) string {
 	return dir
 }
 
+// lowest is the first user of these tests, which no account has.
+const lowest = 1_900_005_000
+
 func TestUsers(t *testing.T) {
 	t.Parallel()
-	u := newUsers(Config{FirstUser: 5000, Users: 2})
+	u := newUsers(Config{FirstUser: lowest, Users: 2})
 	a, errA := u.take()
 	b, errB := u.take()
-	if errA != nil || errB != nil || a != (User{5000, 5000}) || b != (User{5001, 5001}) {
+	if errA != nil || errB != nil || a != (User{lowest, lowest}) || b != (User{lowest + 1, lowest + 1}) {
 		t.Fatalf("%v %v, %v %v", a, b, errA, errB)
 	}
 	if _, err := u.take(); reason.Of(err) != reason.SandboxUnavailable {
@@ -51,7 +54,7 @@ func TestUsers(t *testing.T) {
 func TestUsersAtOnce(t *testing.T) {
 	t.Parallel()
 	const most = 8
-	u := newUsers(Config{FirstUser: 5000, Users: most})
+	u := newUsers(Config{FirstUser: lowest, Users: most})
 	var taken [most]atomic.Int32
 	var workers sync.WaitGroup
 	for range most {
@@ -62,10 +65,10 @@ func TestUsersAtOnce(t *testing.T) {
 					t.Errorf("as many as there are: %v", err)
 					return
 				}
-				if n := taken[user.UID-5000].Add(1); n != 1 {
+				if n := taken[user.UID-lowest].Add(1); n != 1 {
 					t.Errorf("%d sandboxes have user %d", n, user.UID)
 				}
-				taken[user.UID-5000].Add(-1)
+				taken[user.UID-lowest].Add(-1)
 				u.give(user)
 			}
 		})
@@ -77,7 +80,7 @@ func TestUsersAtOnce(t *testing.T) {
 func TestDiscardedPlanHasNoUser(t *testing.T) {
 	t.Parallel()
 	m := newTestMachine(t, Config{})
-	m.users = newUsers(Config{FirstUser: 5000, Users: 1})
+	m.users = newUsers(Config{FirstUser: lowest, Users: 1})
 	for range 2 {
 		p := must.Get(m.NewPlan())(t)
 		if _, err := m.NewPlan(); reason.Of(err) != reason.SandboxUnavailable { // control
@@ -96,13 +99,14 @@ func TestViewNamespacesAreBounded(t *testing.T) {
 	m := newTestMachine(t, Config{})
 	dir := must.Get(OpenDirectory(realPath(t, t.TempDir())))(t)
 	defer dir.File.Close()
+	const first = 1_900_000_000
 	for i := range mostNamespaces + 3 {
-		view := must.Get(m.views.view(dir, User{DefaultFirstUser + i, DefaultFirstUser + i}, true))(t)
+		view := must.Get(m.views.view(dir, User{first + i, first + i}, true))(t)
 		view.Close()
 	}
 	if len(m.views.pairs) != mostNamespaces || len(m.views.order) != mostNamespaces {
 		t.Errorf("%d namespaces are kept", len(m.views.pairs))
 	}
-	view := must.Get(m.views.view(dir, User{DefaultFirstUser, DefaultFirstUser}, false))(t)
+	view := must.Get(m.views.view(dir, User{first, first}, false))(t)
 	view.Close()
 }

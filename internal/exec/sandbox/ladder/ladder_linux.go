@@ -16,7 +16,7 @@ import (
 func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 	tierC := sandbox.Step{Rung: sandbox.Full, Open: func() (sandbox.Backend, error) {
 		c := bubblewrap.Config{
-			Enabled: p.Enabled, FirstUser: p.UIDBase, Users: p.UIDCount, Prepared: p.Prepared, StrictExec: p.StrictExec,
+			Enabled: p.Enabled, FirstUser: p.UIDBase, Users: p.UIDCount, UserRecord: at.UserRecord, Prepared: p.Prepared, StrictExec: p.StrictExec,
 			LayerDir: at.Layers, QuarantineDir: at.Quarantine, Room: room(p),
 		}
 		c.Outward.Log = at.Log
@@ -24,7 +24,7 @@ func Steps(p config.ProcessRunner, at places.Places) []sandbox.Step {
 	}}
 	tierB := sandbox.Step{Rung: sandbox.UserNamespaces, Open: func() (sandbox.Backend, error) {
 		c := process.Config{
-			Enabled: p.Enabled, Lowest: Lowest(p), FirstUser: p.UIDBase, Users: p.UIDCount, StrictExec: p.StrictExec,
+			Enabled: p.Enabled, Lowest: Lowest(p), FirstUser: p.UIDBase, Users: p.UIDCount, UserRecord: at.UserRecord, StrictExec: p.StrictExec,
 			LayerDir: at.Layers, QuarantineDir: at.Quarantine, Room: room(p),
 		}
 		c.Outward.Log = at.Log

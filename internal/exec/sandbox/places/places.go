@@ -21,6 +21,8 @@ type Places struct {
 	Quarantine string
 	// Undo contains the content that commits replaced.
 	Undo string
+	// UserRecord is the file that keeps the choice of the sandboxes' users, "" for none.
+	UserRecord string
 	// Log receives errors of carried connections; nil disables it.
 	Log *slog.Logger
 }
@@ -33,6 +35,7 @@ func LayersDir(stateDir string) string { return filepath.Join(stateDir, "sandbox
 func Make(stateDir string) (at Places, remove func() error, err error) {
 	at = Places{
 		Layers: filepath.Join(LayersDir(stateDir), mark()), Quarantine: filepath.Join(stateDir, "quarantine"), Undo: filepath.Join(stateDir, "undo"),
+		UserRecord: filepath.Join(LayersDir(stateDir), "users"),
 	}
 	for _, dir := range []string{at.Layers, at.Quarantine, at.Undo} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {

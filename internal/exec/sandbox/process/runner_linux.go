@@ -78,7 +78,7 @@ func (r *Runner) open(rung sandbox.Isolation, helper []byte) error {
 	alone := rung == sandbox.Landlocked
 	var err error
 	r.machine, err = jail.NewMachine(jail.Config{
-		Helper: helper, FirstUser: r.cfg.FirstUser, Users: r.cfg.Users, State: r.cfg.LayerDir, Room: r.cfg.Room,
+		Helper: helper, FirstUser: r.cfg.FirstUser, Users: r.cfg.Users, UserRecord: r.cfg.UserRecord, State: r.cfg.LayerDir, Room: r.cfg.Room,
 		Filter: seccomp.Options{NoNetwork: alone, NoIPC: alone, NoProcesses: alone, StrictExec: r.cfg.StrictExec}, Without: r.cfg.Without,
 	})
 	return err
