@@ -146,7 +146,7 @@ func (g *gateway) builtins(set *workspace.Set) ([]builtin.Tool, error) {
 			return nil, err
 		}
 	}
-	runner, err := bubblewrap.New(bubblewrap.Config{Enabled: true, FirstUser: 120000, Users: 1000, LayerDir: layers, QuarantineDir: kept})
+	runner, err := bubblewrap.New(bubblewrap.Config{Enabled: true, FirstUser: 1_900_100_000, Users: 1000, LayerDir: layers, QuarantineDir: kept})
 	if err != nil {
 		return nil, err
 	}

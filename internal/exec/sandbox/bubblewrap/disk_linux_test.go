@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -108,12 +109,12 @@ func appendDurably(ctx context.Context, name string) (written int, err error) {
 }
 
 // runOnSmallDisk runs scripts at the same time on a disk of a size in MiB.
-func runOnSmallDisk(t *testing.T, size int, limit int64, scripts ...string) diskResult {
+func runOnSmallDisk(t *testing.T, mode sandbox.WorkspaceMode, size int, limit int64, scripts ...string) diskResult {
 	t.Helper()
 	o := diskOrder{Disk: jailtest.Dir(t)}
 	for _, script := range scripts {
 		s := jailtest.Spec(t, o.Disk, "python3", "-c", script)
-		s.Workspace, s.Limits.Disk, s.Limits.FileSize = sandbox.CopyOnWrite, limit, 1<<40
+		s.Workspace, s.Limits.Disk, s.Limits.FileSize = mode, limit, 1<<40
 		o.Specs = append(o.Specs, s)
 	}
 	cmd := jailtest.Again(t, smallDisk, o)
@@ -168,7 +169,7 @@ func TestRemovedFilesCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := runOnSmallDisk(t, 1024, 64<<20, fmt.Sprintf(removed, c.keep, c.wait)).Reports[0]
+			got := runOnSmallDisk(t, sandbox.CopyOnWrite, 1024, 64<<20, fmt.Sprintf(removed, c.keep, c.wait)).Reports[0]
 			if got.Quota != c.want || c.want == "" && (got.ExitCode == nil || *got.ExitCode != 0) {
 				t.Errorf("%s: %s", jailtest.Ending(got), got.Stderr.Head)
 			}
@@ -178,9 +179,9 @@ func TestRemovedFilesCount(t *testing.T) {
 
 // fillDisk fills the disk with files, half of them without a name.
 const fillDisk = `import os
-kept, chunk = [], bytes(4 << 20)
+kept, chunk, own = [], bytes(4 << 20), os.urandom(8).hex()
 for i in range(1 << 20):
-    f = open("f%d" % i, "wb")
+    f = open(own + str(i), "wb")
     kept.append(f)
     if i % 2:
         os.unlink(f.name)
@@ -207,16 +208,26 @@ open("own", "ab").write(bytes(4096))
 func TestFullDiskEndsItsWriters(t *testing.T) {
 	t.Parallel()
 	needsOwnDisk(t)
-	got := runOnSmallDisk(t, 1024, 1<<40, fillDisk, fillDisk, honest)
-	for i, want := range []sandbox.Quota{sandbox.QuotaDisk, sandbox.QuotaDisk, ""} {
-		if r := got.Reports[i]; r.Quota != want {
-			t.Errorf("program %d: %s, want quota %q: %s", i, jailtest.Ending(r), want, r.Stderr.Head)
-		}
-	}
-	if code := got.Reports[2].ExitCode; code == nil || *code != 0 {
-		t.Errorf("the honest program: %s", jailtest.Ending(got.Reports[2]))
-	}
-	if got.Refused != "" || got.Written < 20 {
-		t.Errorf("%d durable writes, then: %s", got.Written, got.Refused)
+	for _, mode := range []sandbox.WorkspaceMode{sandbox.CopyOnWrite, sandbox.Direct} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			fill := fillDisk
+			if mode == sandbox.Direct {
+				// The files stay on the disk when their program has ended.
+				fill = strings.ReplaceAll(fillDisk, "if i % 2:", "if True:")
+			}
+			got := runOnSmallDisk(t, mode, 1024, 1<<40, fill, fill, honest)
+			for i, want := range []sandbox.Quota{sandbox.QuotaDisk, sandbox.QuotaDisk, ""} {
+				if r := got.Reports[i]; r.Quota != want {
+					t.Errorf("program %d: %s, want quota %q: %s", i, jailtest.Ending(r), want, r.Stderr.Head)
+				}
+			}
+			if code := got.Reports[2].ExitCode; code == nil || *code != 0 {
+				t.Errorf("the honest program: %s", jailtest.Ending(got.Reports[2]))
+			}
+			if got.Refused != "" || got.Written < 20 {
+				t.Errorf("%d durable writes, then: %s", got.Written, got.Refused)
+			}
+		})
 	}
 }
