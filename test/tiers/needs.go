@@ -36,6 +36,7 @@ var (
 	systemNode    = need{name: "the system's Node", install: "node=nodejs npm=npm"}
 	pip           = need{name: "pip", install: "/usr/bin/pip3=python3-pip"}
 	strace        = need{name: "strace", install: "strace=strace"}
+	arm64         = need{name: "an emulator and a compiler for arm64", install: "qemu-aarch64-static=qemu-user-static aarch64-linux-gnu-gcc=gcc-aarch64-linux-gnu /usr/aarch64-linux-gnu/include/stdio.h=libc6-dev-arm64-cross"}
 	seccompHeader = need{name: "libseccomp's header", install: "/usr/include/seccomp.h=libseccomp-dev"}
 	ipRoute       = need{name: "ip", install: "ip=iproute2"}
 	mounts        = need{name: "mount", install: "mount=mount"}

@@ -184,8 +184,8 @@ var tiers = []tier{
 	{
 		// This tier takes 240 s, and 130 s of processor time.
 		name: "guests", suite: long, memory: 4, budget: 5 * time.Minute,
-		about: "WASM guests in the real worker: the tests of the WebAssembly specification, the largest module, every answer",
-		needs: sandboxNeeds,
+		about: "WASM guests in the real worker: the tests of the WebAssembly specification, the largest module, every answer, the limits on emulated arm64",
+		needs: slices.Concat(sandboxNeeds, []need{arm64}),
 		in:    func(p pkg) bool { return p.within("test/wasm") },
 		flags: goFlags{cgo: true, programs: true, long: true},
 	},
