@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"runtime"
 	"time"
 
 	"palyra/internal/call/policyadmin"
@@ -126,6 +127,7 @@ func Examine(ctx context.Context, c Config) []Check {
 		name string
 		look func(context.Context) finding
 	}{
+		{"platform", func(context.Context) finding { return platformFinding(runtime.GOOS, runtime.GOARCH) }},
 		{"state directory", p.stateDir},
 		{"daemon", p.daemon},
 		{"disk space", p.space},
