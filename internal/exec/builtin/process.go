@@ -259,6 +259,7 @@ func notesOf(c programCall) []string {
 	notes = append(notes, c.moreNotes()...)
 	notes = append(notes, c.line.notes()...)
 	notes = append(notes, c.net.notes()...)
+	notes = append(notes, c.foreseen.notes()...)
 	notes = append(notes, c.injectionNotes()...)
 	if c.machine.lowerRung() {
 		notes = append(notes, fmt.Sprintf("This machine gives less isolation than Tier C: the program runs in Tier %s (%s).", strings.ToUpper(c.machine.tier()), c.machine.status.Rung))

@@ -47,6 +47,8 @@ type programCall struct {
 	// machine is the sandbox as measured for this call, and net is the program's network.
 	machine machine
 	net     network
+	// foreseen are the hosts that the command names and that its program may not reach.
+	foreseen foreseen
 	// caches are names of tools from the operator's list.
 	caches []string
 	// toolchains are the current toolchains, and search is the search path of programs.
@@ -69,6 +71,7 @@ func (t process) check(ctx context.Context, p tool.Proposal) (programCall, error
 		t.resolveCwd,
 		t.programs.readLine,
 		func(c *programCall) (err error) { c.net, err = t.network.check(c.in.Hosts); return err },
+		func(c *programCall) error { c.foreseen = t.foresee(ctx, *c); return nil },
 		func(c *programCall) error { return t.secrets.offer(ctx, p, c) },
 		func(c *programCall) error { return c.machine.available(c.mode) },
 		func(c *programCall) error { return c.machine.confined(c.net) },
@@ -220,7 +223,7 @@ func (c programCall) given() []string {
 // workspace or the files that led to another program, and looked, the names in the arguments.
 // more reports that the list is truncated.
 func (c programCall) contents(looked []string) (list []tool.FileAccess, more bool) {
-	names := slices.Concat(looked, c.through)
+	names := slices.Concat(looked, c.through, c.foreseen.files)
 	if c.cwd != "." {
 		names = append(names, c.cwd)
 	}

@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/destination"
 	"palyra/internal/exec/sandbox"
 )
 
@@ -137,6 +139,107 @@ func (c programCall) reach() *egress.Reach {
 		return &egress.Reach{}
 	}
 	return c.net.granted()
+}
+
+// foreseen are the hosts that a command names and that policy denies to its program. files are files
+// of the workspace that name some of them, besides .git/config, which every git command reads.
+type foreseen struct {
+	hosts []destination.Destination
+	files []string
+}
+
+// mostRepository limits the configuration of a repository that is read for its remotes, in bytes.
+const mostRepository = 256 << 10
+
+// foresee returns the hosts that a command names and that its program may not reach. It decides
+// nothing: the network of the sandbox does.
+func (t process) foresee(ctx context.Context, c programCall) foreseen {
+	if c.net.mode != egress.Strict {
+		return foreseen{}
+	}
+	var found foreseen
+	for _, argv := range c.commands() {
+		found.hosts = append(found.hosts, c.net.denied(destination.Named(argv))...)
+		if !destination.UsesRemotes(argv) {
+			continue
+		}
+		config, modules := t.repositoryFiles(ctx, c)
+		if remotes := c.net.denied(destination.Remotes(argv, config.text, modules.text)); len(remotes) > 0 {
+			found.hosts = append(found.hosts, remotes...)
+			if modules.name != "" {
+				found.files = []string{modules.name}
+			}
+		}
+	}
+	return found
+}
+
+// commands returns the command of a call, or the commands of its shell line that are known.
+func (c programCall) commands() [][]string {
+	if c.line == nil {
+		return [][]string{c.given()}
+	}
+	var list [][]string
+	for _, started := range c.line.Programs {
+		list = append(list, started.Argv)
+	}
+	return list
+}
+
+// denied returns the destinations that the program may not reach.
+func (n network) denied(list []destination.Destination) []destination.Destination {
+	return slices.DeleteFunc(list, func(d destination.Destination) bool {
+		answer, _ := n.grant.Rules.Match(d.Target.Host, d.Target.Port)
+		return answer == egress.Allowed
+	})
+}
+
+// namedText is a file of the workspace. Its name is "" if the file cannot be read.
+type namedText struct{ name, text string }
+
+// repositoryFiles returns the configuration of the repository around the working directory, and its
+// list of submodules. Git is never run.
+func (t process) repositoryFiles(ctx context.Context, c programCall) (config, modules namedText) {
+	root, err := t.set.Open(c.in.Workspace)
+	if err != nil {
+		return config, modules
+	}
+	defer root.Close()
+	read := func(name string) namedText {
+		content, err := root.ReadFile(ctx, name, 0, mostRepository)
+		if err != nil {
+			return namedText{}
+		}
+		return namedText{name, string(content.Data)}
+	}
+	for dir := c.cwd; ; dir = path.Dir(dir) {
+		if config = read(path.Join(dir, ".git/config")); config.name != "" {
+			return config, read(path.Join(dir, ".gitmodules"))
+		}
+		if dir == "." || dir == "/" {
+			return config, modules
+		}
+	}
+}
+
+// notes name the denied hosts to the approver and to the caller.
+func (f foreseen) notes() []string {
+	var named []string
+	for _, d := range f.hosts {
+		name := d.Target.String() + ", from " + d.Source
+		if !slices.Contains(named, name) {
+			named = append(named, name)
+		}
+	}
+	if len(named) == 0 {
+		return nil
+	}
+	const most = 8
+	text := strings.Join(named[:min(len(named), most)], "; ")
+	if more := len(named) - most; more > 0 {
+		text += fmt.Sprintf("; and %d more", more)
+	}
+	return []string{"Policy denies hosts that the command names: " + text + ". Ask the operator to add them to process_runner.allowed_egress_hosts, or name them in the call's hosts if they are allowed."}
 }
 
 // lines lists the egress mode and everything that determines the program's network exchange. An

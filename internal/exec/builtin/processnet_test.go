@@ -3,6 +3,7 @@ package builtin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -381,6 +382,44 @@ func TestReachOffline(t *testing.T) {
 		c := programCall{machine: machine{status: sandbox.Status{Layers: []string{layer}}}}
 		if reach := c.reach(); (reach != nil) != want || reach != nil && len(reach.Hosts()) > 0 {
 			t.Errorf("%s: %+v", layer, reach)
+		}
+	}
+}
+
+// TestForeseenHosts: the hosts that a command names and that policy denies are listed before the run
+// and in its result. Controls: allowed hosts, and commands that use no remote.
+func TestForeseenHosts(t *testing.T) {
+	t.Parallel()
+	allowed := func(c *Config) {
+		c.Process.Reach = egress.Reach{Rules: egress.Rules{Allow: must.Get(egress.ParseRules([]string{"github.com:443"}))(t)}}
+	}
+	for _, c := range []struct {
+		argv   string
+		change func(*Config)
+		want   string
+	}{
+		{"git clone https://example.com/x.git", nil, "example.com:443, from an argument"},
+		{"git fetch", nil, `github.com:443, from the git remote "origin"`},
+		{"git push origin main", nil, `github.com:443, from the git remote "origin"`},
+		{"git fetch", allowed, ""},
+		{"git clone https://github.com/x.git", allowed, ""},
+		{"git status", nil, ""},
+		{"tool https://example.com:8443/", allowed, "example.com:8443, from an argument"},
+	} {
+		b, _, _ := processBench(t, c.change)
+		b.write("src/f.txt", "x")
+		b.write(".git/config", "[remote \"origin\"]\n\turl = https://ann:secret@github.com/a/b.git\n")
+		in := object{"argv": strings.Fields(c.argv), "cwd": "src"}
+		plan := must.Get(b.plan("process.run", in))(t)
+		report, result := b.call(context.Background(), "process.run", in)
+		for where, text := range map[string]string{"preview": strings.Join(plan.Preview.Notes, "\n"), "result": fmt.Sprint(result["notes"])} {
+			if strings.Contains(text, "Policy denies hosts") != (c.want != "") || !strings.Contains(text, c.want) || strings.Contains(text, "secret") && c.change == nil {
+				t.Errorf("%s, %s: %s", c.argv, where, text)
+			}
+		}
+		config := slices.ContainsFunc(plan.Contents, func(f tool.FileAccess) bool { return strings.Contains(string(f.Input), `".git/config"`) })
+		if strings.HasPrefix(c.argv, "git") && !config || report.Outcome != tool.Succeeded {
+			t.Errorf("%s: the configuration is among the contents: %t, outcome %s", c.argv, config, report.Outcome)
 		}
 	}
 }

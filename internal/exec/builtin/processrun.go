@@ -76,7 +76,7 @@ func (r programRunner) runWith(ctx context.Context, c tool.Call, cmd programCall
 		}
 		return report
 	}
-	o := outcome{ran: ran, err: ended(ran, err), changed: append(cmd.changedOperands(c.Plan.Binding.Operands, ran), cmd.appeared(c.Plan.Binding.Operands)...)}
+	o := outcome{ran: ran, notes: cmd.foreseen.notes(), err: ended(ran, err), changed: append(cmd.changedOperands(c.Plan.Binding.Operands, ran), cmd.appeared(c.Plan.Binding.Operands)...)}
 	// An end by the sandbox takes precedence over the state of the context: the sandbox's own
 	// deadline is not a cancellation.
 	if ran.TimedOut || ran.Quota != "" {
