@@ -21,7 +21,8 @@ type DryRuns struct{ *services }
 // Evaluation is the policy verdict on a call that is not made.
 type Evaluation struct {
 	Verdict policy.Verdict
-	// CallDigest and Plan.Subject are empty if the caller may not read the files of the call.
+	// CallDigest, Plan.Subject and Plan.DeniedHosts are empty if the caller may not read the files of
+	// the call.
 	CallDigest string
 	Plan       tool.Plan
 	// Secrets are the verdicts on the secrets of the call's program; empty if the call itself
@@ -50,7 +51,7 @@ func (d *DryRuns) Evaluate(ctx context.Context, s Submission) (Evaluation, error
 		q.look(access.Principal{})
 	}
 	if err == nil && q.restricted(ctx) {
-		e.CallDigest, e.Plan.Subject = "", ""
+		e.CallDigest, e.Plan.Subject, e.Plan.DeniedHosts = "", "", nil
 	}
 	return e.Evaluation, err
 }

@@ -1692,7 +1692,10 @@ type EvaluateToolResponse struct {
 	// "Which ticket?". Empty if policy requires no answer, or requester_reason gives it.
 	RequesterReasonWanted string `protobuf:"bytes,14,opt,name=requester_reason_wanted,json=requesterReasonWanted,proto3" json:"requester_reason_wanted,omitempty"`
 	// True while the gateway is frozen: it refuses the call, with any verdict, until it is thawed.
-	Frozen        bool `protobuf:"varint,15,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	Frozen bool `protobuf:"varint,15,opt,name=frozen,proto3" json:"frozen,omitempty"`
+	// Hosts that the command or a git remote of its repository names and that its program may not
+	// reach, such as "example.com:443, from an argument". Empty if the digest is empty.
+	DeniedHosts   []string `protobuf:"bytes,16,rep,name=denied_hosts,json=deniedHosts,proto3" json:"denied_hosts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1830,6 +1833,13 @@ func (x *EvaluateToolResponse) GetFrozen() bool {
 		return x.Frozen
 	}
 	return false
+}
+
+func (x *EvaluateToolResponse) GetDeniedHosts() []string {
+	if x != nil {
+		return x.DeniedHosts
+	}
+	return nil
 }
 
 // SkillGateDecision is the decision whether a skill may run at all (action skill.execute). It is
@@ -4981,7 +4991,7 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"input_json\x18\x02 \x01(\fR\tinputJson\x12!\n" +
 	"\asession\x18\x03 \x01(\tB\a\xbaH\x04r\x02\x18@R\asession\x12\"\n" +
 	"\achannel\x18\x04 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\achannel\x123\n" +
-	"\x10requester_reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x0frequesterReason\"\x83\x05\n" +
+	"\x10requester_reason\x18\x05 \x01(\tB\b\xbaH\x05r\x03\x18\x80\bR\x0frequesterReason\"\xa6\x05\n" +
 	"\x14EvaluateToolResponse\x12\x18\n" +
 	"\averdict\x18\x01 \x01(\tR\averdict\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -4999,7 +5009,8 @@ const file_palyra_v1_gateway_proto_rawDesc = "" +
 	"\bgrant_id\x18\f \x01(\tR\agrantId\x125\n" +
 	"\asecrets\x18\r \x03(\v2\x1b.palyra.v1.SecretEvaluationR\asecrets\x126\n" +
 	"\x17requester_reason_wanted\x18\x0e \x01(\tR\x15requesterReasonWanted\x12\x16\n" +
-	"\x06frozen\x18\x0f \x01(\bR\x06frozen\"\xaf\x01\n" +
+	"\x06frozen\x18\x0f \x01(\bR\x06frozen\x12!\n" +
+	"\fdenied_hosts\x18\x10 \x03(\tR\vdeniedHosts\"\xaf\x01\n" +
 	"\x11SkillGateDecision\x12\x14\n" +
 	"\x05skill\x18\x01 \x01(\tR\x05skill\x12\x18\n" +
 	"\aallowed\x18\x02 \x01(\bR\aallowed\x12\x18\n" +

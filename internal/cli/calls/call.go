@@ -168,6 +168,7 @@ func evaluationPage(p *printer.Page, v *palyrav1.EvaluateToolResponse) {
 	p.List("policies", ask.DeterminingLines(v.GetDetermining()))
 	p.Wrapped("skill", v.GetSkillGateDecision().GetMessage())
 	p.List("secrets", secretLines(v.GetSecrets()))
+	p.List("denied hosts", v.GetDeniedHosts())
 	p.Field("grant", v.GetGrantId())
 	p.Field("subject", v.GetApprovalSubjectId())
 	p.Field("call digest", v.GetCallDigest())

@@ -171,6 +171,9 @@ type Plan struct {
 	// UnboundArguments counts the arguments that look like paths but do not resolve to a file.
 	// Files that the program finds there are not bound.
 	UnboundArguments int
+	// DeniedHosts are the hosts that the arguments or the files of the call name and that its program
+	// may not reach, each with the place that names it. They are not part of a decision.
+	DeniedHosts []string
 	// Injections are secrets that the program receives in plain text. Each is decided separately,
 	// before the call. They are also part of the binding.
 	Injections []Injection

@@ -179,7 +179,7 @@ func (t process) plan(c programCall) (tool.Plan, error) {
 			Notes:   append(named.Notes, notesOf(c)...),
 		},
 		Subject: fmt.Sprintf("%s:%s@%s", t.toolName, c.program.Path, c.name), SubjectCovers: t.anyCall(c), ExactOnly: c.exactOnly(),
-		MaySend: c.net.maySend(), UnboundArguments: named.Unbound, Injections: c.injections,
+		DeniedHosts: c.foreseen.lines(), MaySend: c.net.maySend(), UnboundArguments: named.Unbound, Injections: c.injections,
 	}, nil
 }
 

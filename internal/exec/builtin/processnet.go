@@ -222,15 +222,20 @@ func (t process) repositoryFiles(ctx context.Context, c programCall) (config, mo
 	}
 }
 
-// notes name the denied hosts to the approver and to the caller.
-func (f foreseen) notes() []string {
+// lines returns the denied hosts, each with the place that names it.
+func (f foreseen) lines() []string {
 	var named []string
 	for _, d := range f.hosts {
-		name := d.Target.String() + ", from " + d.Source
-		if !slices.Contains(named, name) {
+		if name := d.Target.String() + ", from " + d.Source; !slices.Contains(named, name) {
 			named = append(named, name)
 		}
 	}
+	return named
+}
+
+// notes name the denied hosts to the approver and to the caller.
+func (f foreseen) notes() []string {
+	named := f.lines()
 	if len(named) == 0 {
 		return nil
 	}

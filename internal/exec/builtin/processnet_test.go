@@ -417,6 +417,9 @@ func TestForeseenHosts(t *testing.T) {
 				t.Errorf("%s, %s: %s", c.argv, where, text)
 			}
 		}
+		if got := strings.Join(plan.DeniedHosts, "\n"); (got != "") != (c.want != "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: denied hosts %q", c.argv, got)
+		}
 		config := slices.ContainsFunc(plan.Contents, func(f tool.FileAccess) bool { return strings.Contains(string(f.Input), `".git/config"`) })
 		if strings.HasPrefix(c.argv, "git") && !config || report.Outcome != tool.Succeeded {
 			t.Errorf("%s: the configuration is among the contents: %t, outcome %s", c.argv, config, report.Outcome)

@@ -198,6 +198,7 @@ func (g *gateway) EvaluateTool(ctx context.Context, req *palyrav1.EvaluateToolRe
 		PolicyVersion: v.PolicyVersion(), SnapshotDigest: v.SnapshotDigest(), CallDigest: e.CallDigest,
 		ProposalApprovalRequired: v.Effect() == policy.Ask,
 		ApprovalSubjectId:        e.Plan.Subject, GrantId: v.GrantID(), RequesterReasonWanted: e.ReasonWanted, Frozen: e.Frozen,
+		DeniedHosts: e.Plan.DeniedHosts,
 	}
 	explained := mayExplain(g.engine, caller)
 	if code := v.Reason(); code != "" {
