@@ -68,7 +68,9 @@ func (d *Dialer) recordDropped(t Target, list []objection, e *Entry) {
 		if d.dropped == nil {
 			d.dropped = map[drop]bool{}
 		}
-		d.dropped[drop{t, o.addr}] = true
+		if len(d.dropped) < maxRemembered {
+			d.dropped[drop{t, o.addr}] = true
+		}
 		e.beside(VerdictDenied, o.why, o.rule, o.addr)
 	}
 }

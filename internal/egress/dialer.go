@@ -2,6 +2,7 @@ package egress
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/netip"
 	"sync"
@@ -47,6 +48,10 @@ const (
 	connectFirst = 3 * time.Second
 	connectAll   = 20 * time.Second
 )
+
+// maxRemembered limits the addresses that a Dialer remembers as failed, and those that it remembers
+// as recorded. Addresses beyond it are tried in their order, and are recorded for each connection.
+const maxRemembered = 4096
 
 // DialContext connects to "host:port" and counts the bytes; it is for clients
 // such as net/http. Errors carry reason.HostInvalid, reason.EgressDenied or
@@ -109,7 +114,11 @@ func (d *Dialer) permitted(ctx context.Context, t Target, e *Entry) ([]netip.Add
 		return nil, Rule{}, err
 	}
 	found, err := d.resolve(ctx, t.Host)
-	if err != nil {
+	switch {
+	case errors.Is(err, errLookups):
+		e.Decide(VerdictDenied, ReasonBudgetNames, rule, netip.Addr{})
+		return nil, Rule{}, err
+	case err != nil:
 		e.Decide(VerdictFailed, ReasonUnresolved, rule, netip.Addr{})
 		return nil, Rule{}, err
 	}
@@ -176,7 +185,9 @@ func (d *Dialer) postpone(failed []netip.Addr, e *Entry, rule Rule) {
 		if d.last == nil {
 			d.last = map[netip.Addr]bool{}
 		}
-		d.last[addr] = true
+		if len(d.last) < maxRemembered {
+			d.last[addr] = true
+		}
 	}
 }
 

@@ -23,7 +23,14 @@ const (
 	lookupPause = time.Second
 	// maxAddresses is the maximum number of addresses of a name that are considered.
 	maxAddresses = 32
+	// maxLookups is the maximum number of names that one call may resolve. Their addresses are kept
+	// until the call ends.
+	maxLookups = 4096
 )
+
+// errLookups is the error of a name beyond maxLookups.
+var errLookups = reason.Errorf(reason.EgressDenied, "the call has resolved %d names, which is the limit", maxLookups).
+	WithRemedy("Use fewer hosts in one call.")
 
 // lookup is one query to the resolver, in progress or answered. All fields except done are written
 // only before done is closed.
@@ -55,6 +62,9 @@ func (d *Dialer) resolve(ctx context.Context, host Host) ([]netip.Addr, error) {
 	}
 	for {
 		l, mine := d.lookup(host.name)
+		if l == nil {
+			return nil, errLookups
+		}
 		if mine {
 			d.ask(ctx, host, l)
 			return l.addrs, l.err
@@ -70,12 +80,16 @@ func (d *Dialer) resolve(ctx context.Context, host Host) ([]netip.Addr, error) {
 	}
 }
 
-// lookup returns the lookup of a name, and whether the caller must perform it.
+// lookup returns the lookup of a name, and whether the caller must perform it. It returns nil for a
+// new name if the limit of names is reached.
 func (d *Dialer) lookup(name string) (l *lookup, mine bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if l = d.lookups[name]; l != nil && !l.stale() {
 		return l, false
+	}
+	if _, known := d.lookups[name]; !known && len(d.lookups) == maxLookups {
+		return nil, false
 	}
 	if d.lookups == nil {
 		d.lookups = map[string]*lookup{}

@@ -110,7 +110,12 @@ func quarantineNotes(ran sandbox.Report) []string {
 	if len(ran.Quarantined) == 0 {
 		return nil
 	}
-	return []string{"These protected files are new and were moved out of the workspace: " + strings.Join(ran.Quarantined, ", ")}
+	const most = 32
+	note := "These protected files are new and were moved out of the workspace: " + strings.Join(ran.Quarantined[:min(len(ran.Quarantined), most)], ", ")
+	if more := len(ran.Quarantined) - most; more > 0 {
+		note += fmt.Sprintf(" and %d more", more)
+	}
+	return []string{note}
 }
 
 // streamOf encodes both ends of a stream in the same encoding.

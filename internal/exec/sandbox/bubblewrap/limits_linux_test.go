@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -504,4 +505,49 @@ func TestLimitsInResults(t *testing.T) {
 			jailtest.Limits(t, r, grouped, true, jailtest.Workspace)
 		})
 	}
+}
+
+// TestMemoryDoesNotGrow: palyrad keeps a bounded part of the output, refusals and attempts of a run,
+// and counts the rest.
+//
+// Not parallel: it measures the heap of the process.
+func TestMemoryDoesNotGrow(t *testing.T) {
+	const (
+		events = 100_000
+		bound  = 16 << 20
+		script = `import ctypes, os, socket, sys
+libc = ctypes.CDLL(None)
+for i in range(int(sys.argv[1])):
+    libc.fallocate(0, 0, 0, 1 << 20)
+    print("a line of the output that is not kept", i)
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i in range(3000):
+    name = b"".join(bytes([len(p)]) + p for p in (b"name%d" % i, b"blocked", b"test")) + b"\0"
+    s.sendto(b"\0\1\1\0\0\1\0\0\0\0\0\0" + name + b"\0\1\0\1", ("127.0.0.1", 53))
+    s.recv(512)
+`
+	)
+	r := newTestRunner(t)
+	s := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-S", "-c", script, strconv.Itoa(events))
+	s.Network, s.Limits.Output = &egress.Reach{}, 128<<10
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	before := heap()
+	report := jailtest.Run(t, r, s)
+	if got := heap() - before; got > bound {
+		t.Errorf("%d MiB are held, at most %d are allowed", got>>20, bound>>20)
+	}
+	list, more := report.Refused()
+	if report.ExitCode == nil || *report.ExitCode != 0 || len(report.Refusals) != 1 || report.Refusals[0].Count != events || len(list) > 20 || more < 2900 {
+		t.Errorf("ended with %s: %+v, %d more; %.300s", jailtest.Ending(report), report.Refusals, more, report.Stderr.Head)
+	}
+	if kept := len(report.Stdout.Head) + len(report.Stdout.Tail); kept > 128<<10 || report.Stdout.Total < 40*events {
+		t.Errorf("%d of %d bytes kept", kept, report.Stdout.Total)
+	}
+	runtime.KeepAlive(report)
 }

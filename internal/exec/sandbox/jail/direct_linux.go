@@ -168,10 +168,12 @@ func (g *Guard) Settle(report *sandbox.Report) error {
 // it continues, so that a program cannot keep all paths in place by blocking one.
 func (g *Guard) Quarantine() (moved []string, err error) {
 	var found []string
+	moving := map[string]bool{}
 	failed := []error{g.walk(math.MaxInt, func(name string, info fs.FileInfo, protected bool) {
 		was, known := g.known[name]
-		if protected && !(known && g.same(name, was, info)) && !below(name, found) {
+		if protected && !(known && g.same(name, was, info)) && !below(name, moving) {
 			found = append(found, name)
+			moving[name] = true
 		}
 		if info.IsDir() && info.Mode()&readable != readable {
 			_ = g.root.Chmod(name, info.Mode().Perm()|readable) // otherwise it would not be readable
@@ -216,8 +218,14 @@ func asideName(i int, name string) string {
 	return strconv.Itoa(i) + "-" + name[max(0, len(name)-most):]
 }
 
-func below(name string, found []string) bool {
-	return slices.ContainsFunc(found, func(dir string) bool { return strings.HasPrefix(name, dir+"/") })
+// below reports whether a directory above name is in dirs.
+func below(name string, dirs map[string]bool) bool {
+	for dir := path.Dir(name); dir != "." && dir != "/"; dir = path.Dir(dir) {
+		if dirs[dir] {
+			return true
+		}
+	}
+	return false
 }
 
 // putAside moves a path to a directory where no program executes it. Across file systems it
