@@ -134,11 +134,11 @@ func (n network) granted() *egress.Reach {
 
 // reach returns the network of the sandbox. A program without hosts gets refusals that name the
 // policy, where a network namespace makes that possible.
-func (c programCall) reach() *egress.Reach {
-	if c.net.offline() && slices.Contains(c.machine.status.Layers, sandbox.NetworkNamespace) {
+func (n network) reach(m machine) *egress.Reach {
+	if n.offline() && slices.Contains(m.status.Layers, sandbox.NetworkNamespace) {
 		return &egress.Reach{}
 	}
-	return c.net.granted()
+	return n.granted()
 }
 
 // foreseen are the hosts that a command names and that policy denies to its program. files are files

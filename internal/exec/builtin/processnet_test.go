@@ -379,8 +379,8 @@ func TestSharedCachesAreDeclared(t *testing.T) {
 func TestReachOffline(t *testing.T) {
 	t.Parallel()
 	for layer, want := range map[string]bool{sandbox.NetworkNamespace: true, "landlock": false} {
-		c := programCall{machine: machine{status: sandbox.Status{Layers: []string{layer}}}}
-		if reach := c.reach(); (reach != nil) != want || reach != nil && len(reach.Hosts()) > 0 {
+		m := machine{status: sandbox.Status{Layers: []string{layer}}}
+		if reach := (network{}).reach(m); (reach != nil) != want || reach != nil && len(reach.Hosts()) > 0 {
 			t.Errorf("%s: %+v", layer, reach)
 		}
 	}

@@ -97,7 +97,7 @@ func (r programRunner) spec(cmd programCall, c tool.Call) sandbox.Spec {
 	return sandbox.Spec{
 		Argv: cmd.in.Argv, Executable: c.Plan.Binding.Executable,
 		WorkspaceRoot: cmd.root, WorkspaceName: cmd.name, Workspace: cmd.mode, HostPath: workspace.HasWorktrees(cmd.root, cmd.cwd), Protected: cmd.protected, Operands: c.Plan.Binding.Operands,
-		Toolchains: slices.Concat(cmd.toolchains, cmd.repository.mounts(c)), Author: r.author(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: cmd.net.mode, Network: cmd.reach(),
+		Toolchains: slices.Concat(cmd.toolchains, cmd.repository.mounts(c)), Author: r.author(), Cwd: cmd.cwd, Env: cmd.env, Stdin: cmd.stdin, Limits: cmd.limits, Egress: cmd.net.mode, Network: cmd.net.reach(cmd.machine),
 		Required: cmd.machine.requiredFor(cmd.mode), Owner: c.Proposal.Caller.Principal.String(), Output: c.Output,
 	}
 }

@@ -32,7 +32,7 @@ var ports = map[string]string{
 }
 
 // url matches a URL with a host in any text: the scheme, and everything up to the path.
-var url = lazyregexp.New(`([A-Za-z][A-Za-z+]*)://([^\s/?#'"<>|;&$` + "`" + `\\]+)`)
+var url = lazyregexp.New(`([A-Za-z][A-Za-z+]*)://([^\s/?#'"<>|;&$\x60\\]+)`)
 
 // scp matches the destination of a copy over SSH, "user@host:path".
 var scp = lazyregexp.New(`^(?:[A-Za-z0-9._-]+@)([A-Za-z0-9.-]+):[^/]?`)
