@@ -50,8 +50,16 @@ var (
 	oddPrograms   = need{name: "zip, Vim and awk", install: "zip=zip vim.basic=vim mawk=mawk"}
 	tmux          = need{name: "tmux", install: "tmux=tmux"}
 	fonts         = need{name: "fonts", install: "/usr/share/fonts/truetype/dejavu=fonts-dejavu-core"}
+	quickTools    = need{name: "Ruby, Perl, make, sqlite3, jq and ripgrep", install: "make=make /usr/bin/ruby=ruby /usr/bin/perl=perl sqlite3=sqlite3 jq=jq rg=ripgrep"}
+	dailyTools    = need{name: "the tools of a developer's day", install: dailyPackages}
 	chromium      = need{name: "Chromium", install: chromiumPackage()}
 )
+
+// dailyPackages are the tools of the table in test/honest.
+const dailyPackages = "g++=g++ cmake=cmake ninja=ninja-build /usr/bin/cargo=cargo /usr/bin/rustc=rustc gdb=gdb strace=strace valgrind=valgrind " +
+	"javac=default-jdk-headless mvn=maven php=php-cli gpg=gnupg gpg-connect-agent=gpgconf ssh-keygen=openssh-client openssl=openssl rsync=rsync " +
+	"xz=xz-utils zstd=zstd zip=zip unzip=unzip tmux=tmux /usr/bin/script=bsdutils expect=expect man=man-db less=less tput=ncurses-bin " +
+	"fc-list=fontconfig vim=vim psql=postgresql-client /usr/lib/postgresql=postgresql redis-server=redis-server curl=curl"
 
 // Needs that the Makefile provides, or that only the operator can meet.
 var (

@@ -52,7 +52,7 @@ type tier struct {
 
 // The folders whose tests drive programs: the programs of "make build", or the test binary itself
 // for the scripts of the CLI.
-var programFolders = []string{"cmd/palyra", "test/agents", "test/attack", "test/bench", "test/conformance", "test/e2e", "test/fault", "test/host", "test/upgrade", "test/wasm/spec"}
+var programFolders = []string{"cmd/palyra", "test/agents", "test/attack", "test/bench", "test/conformance", "test/e2e", "test/fault", "test/honest", "test/host", "test/upgrade", "test/wasm/spec"}
 
 func drivesPrograms(p pkg) bool {
 	return slices.ContainsFunc(programFolders, p.within)
@@ -127,7 +127,7 @@ var tiers = []tier{
 	{
 		name: "programs", suite: core, processors: 1, memory: 4, budget: 4 * time.Minute,
 		about: "the programs as processes, end to end",
-		needs: slices.Concat(sandboxNeeds, []need{console, typescript, grpcurl, specification, pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux}),
+		needs: slices.Concat(sandboxNeeds, []need{console, typescript, grpcurl, specification, pip, systemNode, ipRoute, mounts, curlCommand, wgetCommand, openssl, dbus, keyring, swtpm, tmux, quickTools}),
 		in: func(p pkg) bool {
 			return drivesPrograms(p) && !p.within("test/agents") && !p.within("test/conformance") && !p.within("test/attack") && !p.within("test/fault") && !p.within("test/wasm")
 		},
@@ -180,6 +180,13 @@ var tiers = []tier{
 		needs: slices.Concat(sandboxNeeds, []need{mounts, keyring, dbus}),
 		in:    func(p pkg) bool { return p.within("test/fault") },
 		flags: goFlags{programs: true, long: true},
+	},
+	{
+		name: "honest", suite: long, memory: 6, budget: 5 * time.Minute,
+		about: "the tools of a developer's day in the sandbox, as root and as an ordinary user",
+		needs: slices.Concat(sandboxNeeds, []need{pip, systemNode, quickTools, dailyTools, chromium, fonts}),
+		in:    func(p pkg) bool { return p.within("test/honest") },
+		flags: goFlags{programs: true, long: true, parallel: 2},
 	},
 	{
 		// This tier takes 240 s, and 130 s of processor time.

@@ -37,7 +37,7 @@ func sized(use func(n int) error) attack {
 	}
 }
 
-// anonymous holds the memory for longer than palyrad takes to measure it.
+// anonymous uses the memory for longer than palyrad takes to measure it.
 func anonymous(n int) error {
 	b, err := unix.Mmap(-1, 0, n*mib, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
