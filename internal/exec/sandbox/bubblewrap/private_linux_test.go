@@ -150,16 +150,7 @@ except OSError as e: print(len(held) // 2 + 1, errno.errorcode[e.errno])
 // without Landlock, any process.
 func TestTracing(t *testing.T) {
 	t.Parallel()
-	const script = `import ctypes, errno, os, signal
-libc = ctypes.CDLL(None, use_errno=True)
-def attach(pid): print("traced" if libc.ptrace(16, pid, None, None) == 0 else errno.errorcode[ctypes.get_errno()])
-child = os.fork()
-if child == 0: signal.pause()
-attach(child); attach(1); os.kill(child, 9)
-`
-	run := func(without ...string) string {
-		return jailtest.Output(t, newTestRunner(t, without...), jailtest.Spec(t, jailtest.Workspace(t), "python3", "-c", script))
-	}
+	run := func(without ...string) string { return jailtest.Traced(t, newTestRunner(t, without...), jailtest.Workspace) }
 	if got := run(); got != "traced\nEPERM\n" {
 		t.Errorf("with all layers: %q", got)
 	}

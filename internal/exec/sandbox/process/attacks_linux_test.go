@@ -58,7 +58,8 @@ func TestAttacksFailAndSucceedWithoutTheLayer(t *testing.T) {
 type host struct {
 	secret, victim string
 	port           int
-	socket         string
+	// socket is the path of a service's socket, abstract the name of another one.
+	socket, abstract string
 	// shared is the key of a segment of shared memory.
 	shared int
 }
@@ -73,7 +74,8 @@ func startHost(t *testing.T) host {
 	h := host{secret: filepath.Join(dir, "secret"), victim: filepath.Join(dir, "victim"), socket: filepath.Join(dir, "socket")}
 	jailtest.WriteFile(t, h.secret, "secret", 0o644)
 	jailtest.WriteFile(t, h.victim, "whole", 0o666)
-	for _, network := range []struct{ kind, address string }{{"tcp", "127.0.0.1:0"}, {"unix", h.socket}} {
+	h.abstract = "palyra-" + filepath.Base(dir)
+	for _, network := range []struct{ kind, address string }{{"tcp", "127.0.0.1:0"}, {"unix", h.socket}, {"unix", "@" + h.abstract}} {
 		l := must.Get(net.Listen(network.kind, network.address))(t)
 		t.Cleanup(func() { l.Close() })
 		if a, ok := l.Addr().(*net.TCPAddr); ok {
@@ -113,6 +115,9 @@ func attacks(h host) []attack {
 			map[string][]string{"user_namespaces": {jail.LayerNetwork}, "landlock": {jail.LayerSeccomp, jail.LayerLandlock}}},
 		{"udp", "import socket; socket.socket(socket.AF_INET,socket.SOCK_DGRAM).sendto(b'x',('127.0.0.1'," + port + ")); print('done')", map[string][]string{"landlock": {jail.LayerSeccomp}}},
 		{"a unix socket", "import socket; socket.socket(socket.AF_UNIX); print('done')", both(jail.LayerSeccomp)},
+		{"a service's socket", "import socket; socket.socket(socket.AF_UNIX).connect('" + h.socket + "'); print('done')", both(jail.LayerSeccomp)},
+		{"an abstract socket", "import socket; socket.socket(socket.AF_UNIX).connect('\\0" + h.abstract + "'); print('done')",
+			both(jail.LayerSeccomp, jail.LayerLandlock, jail.LayerNetwork)},
 		{"a user namespace", libc + "print('done' if c.unshare(0x10000000)==0 else ctypes.get_errno())", both(jail.LayerSeccomp)},
 		{"the keyring", libc + "print('done' if c.syscall(250,0,-3,1)>0 else ctypes.get_errno())", both(jail.LayerSeccomp)},
 		{"shared memory of the host", libc + "print('done' if c.shmget(" + strconv.Itoa(h.shared) + ",1,0o444)>=0 else ctypes.get_errno())",
@@ -167,6 +172,36 @@ func TestFirstProcessIsOutOfReach(t *testing.T) {
 	got := strings.Fields(jailtest.Output(t, newTestRunner(t), jailtest.Shell(t, jailtest.Workspace(t), script)))
 	if len(got) != 2 || got[0] != got[1] || got[0] == "0" {
 		t.Errorf("powerless threads, threads, and what can be read: %v", got)
+	}
+}
+
+// A program traces its children where it has a process namespace, and never the first process.
+func TestTracing(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		runner *Runner
+		want   string
+	}{
+		"all layers":                  {newTestRunner(t), "traced\nEPERM\n"},
+		"without a process namespace": {newTestRunner(t, jail.LayerPIDs), "EPERM\nEPERM\n"},
+		"without Landlock":            {newTestRunner(t, jail.LayerLandlock), "EPERM\nEPERM\n"},
+		"without namespaces":          {newAloneRunner(t), "EPERM\nEPERM\n"},
+	} {
+		if got := jailtest.Traced(t, c.runner, openWorkspace); got != c.want {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// A copy of the workspace gives no Unix sockets in Tier B, where the host's files are visible.
+func TestUnixSocketsInCopies(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []sandbox.WorkspaceMode{sandbox.CopyOnWrite, sandbox.ReadOnly, sandbox.Direct} {
+		s := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-c", "import socket; socket.socket(socket.AF_UNIX)")
+		s.Workspace = mode
+		if report := jailtest.Run(t, newTestRunner(t), s); !strings.Contains(string(report.Stderr.Head), "Errno 97") {
+			t.Errorf("%s: %s: %s", mode, jailtest.Ending(report), report.Stderr.Head)
+		}
 	}
 }
 
