@@ -5,10 +5,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"palyra/internal/core/must"
+	"palyra/internal/core/tool"
 	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/jail"
@@ -106,6 +108,23 @@ except OSError as e: print(errno.errorcode[e.errno])
 	}
 }
 
+// TestRefusedSocketIsReported: a run without Unix sockets reports that a program needed one.
+func TestRefusedSocketIsReported(t *testing.T) {
+	t.Parallel()
+	r := newTestRunner(t)
+	for mode, reported := range map[sandbox.WorkspaceMode]bool{sandbox.ReadOnly: true, sandbox.Direct: true, sandbox.CopyOnWrite: false} {
+		s := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-c", "import socket; socket.socket(socket.AF_UNIX)")
+		s.Workspace = mode
+		report := jailtest.Run(t, r, s)
+		got := slices.ContainsFunc(report.Refusals, func(r tool.Refusal) bool {
+			return strings.HasPrefix(r.Operation, "socket of a unix socket (stream; ") && r.Reason == "EAFNOSUPPORT"
+		})
+		if got != reported || len(report.Violations) > 0 {
+			t.Errorf("%s: %+v, violations %+v", mode, report.Refusals, report.Violations)
+		}
+	}
+}
+
 // TestTerminals: a run has some terminals of its own, sees no other, and cannot write to their
 // input.
 func TestTerminals(t *testing.T) {
@@ -150,7 +169,9 @@ except OSError as e: print(len(held) // 2 + 1, errno.errorcode[e.errno])
 // without Landlock, any process.
 func TestTracing(t *testing.T) {
 	t.Parallel()
-	run := func(without ...string) string { return jailtest.Traced(t, newTestRunner(t, without...), jailtest.Workspace) }
+	run := func(without ...string) string {
+		return jailtest.Traced(t, newTestRunner(t, without...), jailtest.Workspace)
+	}
 	if got := run(); got != "traced\nEPERM\n" {
 		t.Errorf("with all layers: %q", got)
 	}

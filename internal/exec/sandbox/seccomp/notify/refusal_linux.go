@@ -40,7 +40,7 @@ func operation(r request) string {
 	name := seccomp.Name(int(r.nr))
 	switch int(r.nr) {
 	case unix.SYS_SOCKET:
-		return fmt.Sprintf("%s of a unix socket (%s)", name, kinds[r.args[1]&0xf])
+		return fmt.Sprintf("%s of a unix socket (%s; Tier C has them with workspace_mode copy_on_write and egress strict)", name, kinds[r.args[1]&0xf])
 	case unix.SYS_FCNTL:
 		return name + " for a pipe above 64 KiB"
 	case unix.SYS_FALLOCATE, unix.SYS_IOCTL:
