@@ -22,7 +22,8 @@ const (
 )
 
 // Changes returns the differences between the layer and the workspace. A file with the same bytes
-// and mode is unchanged, regardless of its times, owners and attributes. Changes fails on unknown
+// and mode is unchanged, regardless of its times, owners and attributes. A new socket is no
+// difference. Changes fails on unknown
 // attributes of the overlay and if the limits of the layer are exceeded. The program must have
 // ended.
 func (l *Layer) Changes(ctx context.Context) (Set, error) {
@@ -166,6 +167,9 @@ func (w *walker) entry(ctx context.Context, p dirPair, name string) error {
 	var was unix.Stat_t
 	if c.Was, was, err = w.lower(ctx, p, name); err != nil {
 		return err
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFSOCK && c.Was.Type == None {
+		return nil // nothing listens on a new socket after the run
 	}
 	c.Classes = oddBits(st.Mode, p.mode, was.Mode)
 	if c.Is != c.Was && shared(c.Path, was) {
