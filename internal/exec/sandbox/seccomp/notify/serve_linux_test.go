@@ -140,7 +140,7 @@ func TestServe(t *testing.T) {
 			t.Errorf("the log says %+v of %s", v, a.name)
 		}
 	}
-	want := []tool.Refusal{{By: "seccomp", Operation: "socket of a unix socket (stream)", Reason: "EAFNOSUPPORT", Count: 1}}
+	want := []tool.Refusal{{By: "seccomp", Operation: "socket of a unix socket (stream; Tier C has them with workspace_mode copy_on_write and egress strict)", Reason: "EAFNOSUPPORT", Count: 1}}
 	if !slices.Equal(log.Refusals, want) || log.RefusalsMissed != 0 {
 		t.Errorf("refusals %+v and %d more, want %+v", log.Refusals, log.RefusalsMissed, want)
 	}
