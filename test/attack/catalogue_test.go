@@ -116,6 +116,6 @@ func probe(words ...string) []string { return words }
 
 // catalogue returns all rows, in the order in which they are printed.
 func catalogue() []row {
-	return slices.Concat(fileRows(), specialRows(), procRows(), namespaceRows(), kernelRows(), socketRows(), resourceRows(), shareRows(),
+	return slices.Concat(fileRows(), specialRows(), procRows(), namespaceRows(), kernelRows(), socketRows(), resourceRows(), shareRows(), isolationRows(),
 		gatewayRows(), networkRows(), bypassRows(), addressRows(), hostRows(), tlsRows(), httpRows(), dnsRows(), carryRows(), neighbourRows(), secretRows(), vaultRows(), upstreamRows(), wasmRows())
 }

@@ -59,7 +59,7 @@ func InFlight(r sandbox.Runner, hold *sandbox.Spec, specs []sandbox.Spec) (f Fli
 	}
 	defer func() { err = errors.Join(err, unix.Close(pair[0]), unix.Close(pair[1])) }()
 	if hold != nil {
-		output, end, err := holdInSandbox(r, *hold)
+		output, end, err := Hold(r, *hold)
 		if err != nil {
 			return f, err
 		}
@@ -99,8 +99,8 @@ func sendDescriptors(socket, n int) error {
 	return unix.Sendmsg(socket, []byte("x"), unix.UnixRights(make([]int, n)...), nil, 0)
 }
 
-// holdInSandbox starts the program and returns after its first line of output.
-func holdInSandbox(r sandbox.Runner, s sandbox.Spec) (output string, end func(), err error) {
+// Hold starts a program and returns after its first line of output. end stops the program.
+func Hold(r sandbox.Runner, s sandbox.Spec) (output string, end func(), err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	line, ended := make(chan string, 1), make(chan error, 1)
 	var once sync.Once
