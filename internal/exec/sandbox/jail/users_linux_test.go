@@ -1,8 +1,11 @@
 package jail
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -109,4 +112,39 @@ func TestViewNamespacesAreBounded(t *testing.T) {
 	}
 	view := must.Get(m.views.view(dir, User{first, first}, false))(t)
 	view.Close()
+}
+
+// TestNamespaceOfAView: a stopped helper holds the same kind of namespace as a running one, which
+// is the fallback where tracing is forbidden, and both are ended. Control: this process' own
+// namespace has another mapping.
+func TestNamespaceOfAView(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only a daemon that is root makes views")
+	}
+	m := newTestMachine(t, Config{})
+	const mapped = "7 8 1"
+	mapping := func(pid int) string {
+		text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/uid_map", pid)))(t)
+		return strings.Join(strings.Fields(string(text)), " ")
+	}
+	if got := mapping(os.Getpid()); got == mapped {
+		t.Fatalf("the control is mapped as %s", got)
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, stopped := range []bool{true, false} {
+		in, hold, err := os.Pipe()
+		must.Do(t, err)
+		p := must.Get(m.views.hold(pair{User{7, 7}, User{8, 8}}, in, stopped))(t)
+		if got := mapping(p.Pid); got != mapped {
+			t.Errorf("stopped %t: the mapping is %s", stopped, got)
+		}
+		must.Do(t, end(p))
+		hold.Close()
+		in.Close()
+		if _, err = os.Stat(fmt.Sprintf("/proc/%d/ns/user", p.Pid)); err == nil {
+			t.Errorf("stopped %t: the helper is left", stopped)
+		}
+	}
 }
