@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,6 +107,16 @@ func TestExecCopies(t *testing.T) {
 	}
 	if e := sandboxExec(t, "", "--workspace", dir, "--read-only", "--", "touch", "other"); e.code == 0 {
 		t.Error("a read-only workspace was written to")
+	}
+	// The empty directory without --workspace is writable, unless it is read-only.
+	for _, readOnly := range []bool{true, false} {
+		args := []string{"--", "touch", "other"}
+		if readOnly {
+			args = slices.Insert(args, 0, "--read-only")
+		}
+		if e := sandboxExec(t, "", args...); (e.code != 0) != readOnly {
+			t.Errorf("an empty workspace, read-only %t: exit code %d %s", readOnly, e.code, e.errOut)
+		}
 	}
 	report := filepath.Join(t.TempDir(), "report.json")
 	if e := sandboxExec(t, "", "--report", report, "--", "true"); e.code != 0 || e.errOut != "" {

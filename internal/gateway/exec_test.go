@@ -60,7 +60,7 @@ func TestExecRefuses(t *testing.T) {
 		{[]string{"--egress", "unrestricted", "--allow", "example.org:443", "--", "true"}, "checks nothing", reason.InvalidInput},
 		{[]string{"--egress", "preflight", "--allow", "169.254.169.254:80", "--", "true"}, "not public", reason.EgressDenied},
 		{[]string{"--egress", "preflight", "--allow", "example.org", "--", "true"}, "", reason.HostInvalid},
-		{[]string{"--cow", "--", "true"}, "require --workspace", reason.InvalidInput},
+		{[]string{"--cow", "--", "true"}, "--cow requires --workspace", reason.InvalidInput},
 		{[]string{"--workspace", dir, "--cow", "--read-only", "--", "true"}, "exclude each other", reason.InvalidInput},
 		{[]string{"--workspace", dir, "--commit", "yes", "--", "true"}, "--commit requires --cow", reason.InvalidInput},
 		{[]string{"--workspace", dir, "--cow", "--commit", "maybe", "--", "true"}, "must be no, yes or ask", reason.InvalidInput},

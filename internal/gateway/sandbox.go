@@ -205,6 +205,8 @@ func (g guests) ready() error {
 	return g.runner.Ready()
 }
 
+func (g guests) canRun() bool { return g.ready() == nil }
+
 // inline returns the tool wasm.run under the settings.
 func (g guests) inline(c config.WASMRuntime) wasm.Inline {
 	return wasm.Inline{

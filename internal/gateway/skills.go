@@ -69,7 +69,7 @@ func skillsReady(g *gateway) error {
 // compileGuest compiles a module when its skill is installed, so that no call waits for it. If
 // guests cannot run yet, the module is compiled when they can.
 func compileGuest(ctx context.Context, g *gateway, m guest.Module) error {
-	if g.guests.ready() != nil {
+	if !g.guests.canRun() {
 		return nil
 	}
 	return g.guests.runner.Prepare(ctx, m)

@@ -182,13 +182,9 @@ func sandboxExec(ctx context.Context, b *bench) ([]*line, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, err := b.path("exec")
-	if err != nil {
-		return nil, err
-	}
 	l := &line{goal: "4", what: "palyrad sandbox exec --read-only, p50", floorName: "raw bwrap p50", unit: "us", limit: atMost(5)}
 	once := func() error {
-		return run(exec.CommandContext(ctx, b.palyrad, "sandbox", "exec", "--workspace", root, "--read-only", "--", "/bin/true"))
+		return run(exec.CommandContext(ctx, b.palyrad, "sandbox", "exec", "--read-only", "--", "/bin/true"))
 	}
 	return []*line{l}, b.each(ctx, func() error {
 		p, err := inTurns(b.size.sandboxes, 0, raw, once)

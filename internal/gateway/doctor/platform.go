@@ -2,7 +2,7 @@ package doctor
 
 import "fmt"
 
-// untested are the systems for which palyrad is built but on whose hardware nobody has tested it,
+// untested are the systems for which palyrad is built but on whose hardware it has not been tested,
 // with the isolation that they provide to programs.
 var untested = map[string]struct{ name, isolation string }{
 	"darwin":  {"macOS", "programs run in Tier C under a Seatbelt profile, without copies of workspaces, and WebAssembly guests do not run"},

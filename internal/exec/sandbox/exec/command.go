@@ -98,7 +98,7 @@ func Command(steps Steps) *cobra.Command {
 	f.StringArrayVar(&o.deny, "deny", nil, "`HOST[:PORT]` that it may not reach, even if --allow covers it, for --egress strict; may be repeated")
 	f.StringVar(&o.workspace, "workspace", "", "`DIR` that the program sees at /workspace, where it starts")
 	f.BoolVar(&o.cow, "cow", false, "let it write to a copy of the workspace")
-	f.BoolVar(&o.readOnly, "read-only", false, "mount the workspace read-only")
+	f.BoolVar(&o.readOnly, "read-only", false, "mount the workspace, or the empty directory, read-only")
 	f.StringVar(&o.commit, "commit", "no", "what becomes of the changes of --cow: no, yes (all but protected ones), ask (on the terminal, about all)")
 	f.DurationVar(&o.timeout, "timeout", 0, "kill it and all its processes after this time (default 2m0s)")
 	f.StringArrayVar(&o.limits, "limit", nil, "`NAME=VALUE`: cpu=10s, memory=512m, output, processes, open_files, file_size, tmp, disk, files; may be repeated")
@@ -139,8 +139,8 @@ func (o options) parse(argv []string) (execution, error) {
 		return run, badFlags("--commit %q: must be no, yes or ask", o.commit)
 	case o.cow && o.readOnly:
 		return run, badFlags("--cow and --read-only exclude each other")
-	case (o.cow || o.readOnly) && o.workspace == "":
-		return run, badFlags("--cow and --read-only require --workspace")
+	case o.cow && o.workspace == "":
+		return run, badFlags("--cow requires --workspace")
 	case o.commit != "no" && !o.cow:
 		return run, badFlags("--commit requires --cow")
 	case len(o.allow) > 0 && mode == egress.Unrestricted:
