@@ -149,6 +149,7 @@ func TestRestrictedDigests(t *testing.T) {
 					w.options.Policies += `@id("no-reading") forbid(principal, action == Action::"tool.execute/fs.read", resource);`
 				}
 			})
+			w.run.Found.DeniedHosts = []string{"example.com:443, from an argument"}
 			w.run.Found.Facts.Workspace, w.run.Found.Binding.Operands = "default", nil
 			c.find(&w.run.Found)
 			want, told := c.never || forbidden && name != "no file", 0
@@ -162,7 +163,7 @@ func TestRestrictedDigests(t *testing.T) {
 			if err != nil || told != 2 {
 				t.Errorf("%s: %v, %d events", name, err, told)
 			}
-			if e := must.Get(w.Evaluate(t.Context(), runCall()))(t); (e.CallDigest == "") != want {
+			if e := must.Get(w.Evaluate(t.Context(), runCall()))(t); (e.CallDigest == "") != want || (e.Plan.DeniedHosts == nil) != want {
 				t.Errorf("%s, reading forbidden %t: a dry run returns the digest %q", name, forbidden, e.CallDigest)
 			}
 		}

@@ -50,6 +50,7 @@ func serveCalls(f *Gateway) {
 		}
 		switch req.GetTool() {
 		case "lent":
+			out.DeniedHosts = []string{"example.com:443, from an argument", "github.com:443, from the git remote \"origin\""}
 			out.Secrets = []*palyrav1.SecretEvaluation{
 				{Ref: "global/aws", Version: 2, Env: "AWS_KEY", Verdict: "ask", Reason: "APPROVAL_REQUIRED", Message: "a human has to approve", Determining: out.GetDetermining()},
 				{Ref: "user:ada/deploy", Version: 1, Env: "DEPLOY_KEY", File: "/home/tool/.secrets/deploy", Verdict: "allow"},
