@@ -165,3 +165,28 @@ func TestExecAllowedHosts(t *testing.T) {
 		}
 	}
 }
+
+// TestExecOffline: a program without hosts gets a refusal that names the policy, and the blocked
+// host and the reached limits are printed. Control: a program that tries no host.
+func TestExecOffline(t *testing.T) {
+	t.Parallel()
+	needs.Sandbox(t)
+	for _, tier := range []string{"b", "c"} {
+		e := sandboxExec(t, "", "--tier", tier, "--", "curl", "-sS", "--max-time", "20", "http://blocked.example.com/")
+		if !strings.Contains(e.out, "Blocked host: blocked.example.com:80 (policy: this tool runs offline)") ||
+			!strings.Contains(e.errOut, "palyrad: Blocked host: blocked.example.com:80 (policy: this tool runs offline). Ask the operator") {
+			t.Errorf("tier %s: %+v", tier, e)
+		}
+		if e := sandboxExec(t, "", "--tier", tier, "--", "true"); e.code != 0 || e.errOut != "" {
+			t.Errorf("tier %s, control: %+v", tier, e)
+		}
+	}
+	e := sandboxExec(t, "", "--report", "json", "--", "python3", "-c", "[open('/dev/null') for _ in range(5000)]")
+	lines := strings.Split(strings.TrimSpace(e.errOut), "\n")
+	var report exec.Report
+	must.Do(t, json.Unmarshal([]byte(lines[len(lines)-1]), &report))
+	i := slices.IndexFunc(report.Limits, func(u tool.LimitUse) bool { return u.Effect != "" })
+	if e.code != 1 || i < 0 || report.Limits[i].Limit != "open_files" || report.Limits[i].Allowed != 1024 || len(report.Limits) != 10 {
+		t.Errorf("code %d, limits %+v", e.code, report.Limits)
+	}
+}

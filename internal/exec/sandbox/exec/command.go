@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,8 +178,11 @@ func (o options) parse(argv []string) (execution, error) {
 // network returns the hosts that the program may reach. It is nil for no hosts, and in the
 // modes preflight and unrestricted, which restrict no connection.
 func (o options) network(mode egress.Mode) (*egress.Reach, error) {
-	if mode != egress.Strict || len(o.allow) == 0 {
+	switch {
+	case mode != egress.Strict, len(o.allow) == 0 && runtime.GOOS != "linux":
 		return nil, nil
+	case len(o.allow) == 0:
+		return &egress.Reach{}, nil // offline, with refusals that name the policy
 	}
 	var grant egress.Reach
 	var err error

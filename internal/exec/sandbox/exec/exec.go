@@ -13,6 +13,7 @@ import (
 
 	"palyra/internal/core/reason"
 	"palyra/internal/core/text"
+	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/places"
@@ -130,10 +131,17 @@ func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places
 	return code, why
 }
 
-// sayDenied prints the denied hosts. A report contains all connections.
+// sayDenied prints the limits that refused something and the denied hosts. A report contains all of
+// them.
 func (e execution) sayDenied(ran sandbox.Report) {
 	if e.report != "" {
 		return
+	}
+	for _, u := range ran.Reached() {
+		if u.Effect != tool.LimitEnded { // that limit is in the error
+			sentence, _ := sandbox.DescribeLimit(u)
+			e.say("%s", sentence)
+		}
 	}
 	for _, sentence := range egress.Explanations(ran.Connections, ran.ConnectionsMissed, e.hosts()) {
 		e.say("%s", sentence)

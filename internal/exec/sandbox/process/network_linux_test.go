@@ -123,3 +123,20 @@ func TestBlockedHosts(t *testing.T) {
 		})
 	}
 }
+
+// Without user namespaces an offline program runs without answers for blocked hosts, and hosts are
+// refused.
+func TestOfflineAlone(t *testing.T) {
+	t.Parallel()
+	if !grouped() {
+		t.Skip("this rung requires control groups")
+	}
+	r := newAloneRunner(t)
+	s := jailtest.Spec(t, openWorkspace(t), "true")
+	s.Network = &egress.Reach{}
+	jailtest.Output(t, r, s)
+	s.Network = jailtest.Grant(t, "example.org:443")
+	if _, err := r.Run(t.Context(), s); reason.Of(err) != reason.EgressDenied {
+		t.Errorf("hosts: %v", err)
+	}
+}

@@ -160,7 +160,7 @@ func (r *Runner) checkRung(s sandbox.Spec) error {
 	if s.Egress != egress.Strict {
 		return reason.Errorf(reason.EgressDenied, "without user namespaces programs run offline; egress %s is not available", s.Egress)
 	}
-	if s.Network != nil {
+	if s.Network != nil && len(s.Network.Rules.Allow) > 0 {
 		return reason.Errorf(reason.EgressDenied, "without user namespaces programs run offline; hosts cannot be enforced: %s", r.lack).
 			WithRemedy("Allow user namespaces (`palyrad doctor` shows the obstacle), or call the tool with an empty list of hosts.")
 	}
