@@ -15,9 +15,9 @@ var harmless = []string{
 	"/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/crypto-policies", "/etc/alternatives",
 	// The system, its time zone and its tables of numbers.
 	"/etc/os-release", "/etc/debian_version", "/etc/lsb-release", "/etc/redhat-release", "/etc/localtime", "/etc/timezone", "/etc/locale.alias",
-	"/etc/mime.types", "/etc/magic", "/etc/services", "/etc/protocols", "/etc/rpc", "/etc/ethertypes", "/etc/gai.conf",
+	"/etc/mime.types", "/etc/services", "/etc/protocols",
 	// Terminals, manual pages and fonts.
-	"/etc/inputrc", "/etc/terminfo", "/etc/manpath.config", "/etc/groff", "/etc/fonts",
+	"/etc/inputrc", "/etc/terminfo", "/etc/manpath.config", "/etc/fonts",
 	// Programs of which Debian keeps a part in /etc.
 	"/etc/chromium.d", "/etc/java-*-openjdk", "/etc/maven/m2.conf", "/etc/maven/logging", "/etc/php/*/cli/conf.d", "/etc/php/*/mods-available",
 }
