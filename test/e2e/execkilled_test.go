@@ -92,7 +92,7 @@ func leftOf(t *testing.T, dir, token string, pids []int) (left []string) {
 func TestKilledExecLeavesNothing(t *testing.T) {
 	t.Parallel()
 	needs.Sandbox(t)
-	must.Do(t, os.Chmod(programs, 0o755)) //nolint:gosec // another user starts palyrad
+	must.Do(t, os.Chmod(programs, 0o755))
 	const moments, apart = 12, 15 * time.Millisecond
 	for name, next := range map[string]func(t *testing.T, dir string, user *syscall.SysProcAttr){
 		"the next exec": func(t *testing.T, dir string, user *syscall.SysProcAttr) {

@@ -26,7 +26,7 @@ func listenAt(t *testing.T, path string) {
 	l := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: near, Net: "unix"}))(t)
 	l.SetUnlinkOnClose(false)
 	t.Cleanup(func() { _ = l.Close() })
-	must.Do(t, errors.Join(os.Chmod(near, 0o777), os.Rename(near, path))) //nolint:gosec // access rights are not what keeps the run out
+	must.Do(t, errors.Join(os.Chmod(near, 0o777), os.Rename(near, path)))
 }
 
 // connectScript connects to the sockets of its arguments, by their directories, and prints the

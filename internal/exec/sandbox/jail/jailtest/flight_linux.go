@@ -116,7 +116,7 @@ func Hold(r sandbox.Runner, s sandbox.Spec) (output string, end func(), err erro
 	}()
 	select {
 	case output = <-line:
-		return output, func() { cancel(); <-ended }, nil
+		return output, func() { cancel(); _ = <-ended }, nil
 	case err := <-ended:
 		cancel()
 		return "", nil, err
