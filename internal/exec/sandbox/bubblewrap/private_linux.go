@@ -34,11 +34,13 @@ func (d *draft) terminals() error {
 	return nil
 }
 
-// grant allows the system calls whose effects the layers of the run contain.
+// grant allows the system calls whose effects the layers of the run contain. The program of a
+// session is a server, or runs code that must not have more calls than it needs, and traces
+// nothing.
 func (d *draft) grant() {
 	private := d.private()
 	d.plan.Grants = seccomp.Grants{
 		LocalSockets: private, Terminals: private,
-		Tracing: d.landlocked() && !d.runner.machine.Without(jail.LayerPIDs),
+		Tracing: d.spec.Session == nil && d.landlocked() && !d.runner.machine.Without(jail.LayerPIDs),
 	}
 }

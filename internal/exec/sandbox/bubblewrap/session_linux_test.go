@@ -62,6 +62,25 @@ func (c *talk) say(t *testing.T, line string) string {
 	return c.lines.Text()
 }
 
+// TestSessionsTraceNothing: the program of a session may not trace, as the same program may in a
+// run.
+func TestSessionsTraceNothing(t *testing.T) {
+	t.Parallel()
+	r := newTestRunner(t)
+	s := jailtest.Spec(t, jailtest.Workspace(t), "python3", "-c", "import ctypes, sys\nfor line in sys.stdin: print(ctypes.CDLL(None).ptrace(0, 0, 0, 0), flush=True)")
+	c := converse(t.Context(), t, r, s)
+	if got := c.say(t, "trace"); got != "-1" {
+		t.Errorf("ptrace in a session returned %s", got)
+	}
+	must.Check(t, c.in.Close())
+	<-c.report
+	must.Check(t, <-c.failed)
+	s.Stdin = []byte("trace\n")
+	if got := jailtest.Output(t, r, s); got != "0\n" { // control
+		t.Errorf("ptrace in a run returned %s", got)
+	}
+}
+
 // TestSession: a program answers requests until the session ends. During the session, the
 // verified isolation is available, and whether the program wrote.
 func TestSession(t *testing.T) {

@@ -73,8 +73,9 @@ func (d *draft) build() error {
 		return err
 	}
 	d.inner()
-	// A tracer cannot leave its Landlock domain, nor reach a process outside of its namespace.
-	d.plan.Grants.Tracing = d.plan.Spec.Inner.First && d.plan.Spec.Inner.Landlock != nil
+	// A tracer cannot leave its Landlock domain, nor reach a process outside of its namespace. A
+	// session traces nothing.
+	d.plan.Grants.Tracing = d.spec.Session == nil && d.plan.Spec.Inner.First && d.plan.Spec.Inner.Landlock != nil
 	d.describe()
 	return d.stray()
 }
