@@ -29,6 +29,16 @@ func TestToolchainsInCopies(t *testing.T) {
 		if got := jailtest.Output(t, r, s); got != "hello\n/workspace\n" {
 			t.Errorf("%s: %q", mode, got)
 		}
+		// The program itself is in the toolchain, and is the file that was hashed.
+		s.Argv, s.Executable = []string{"greet"}, must.Get(command.ResolveExecutable("greet", command.PathWith(s.Toolchains)))(t).Executable
+		if got := jailtest.Output(t, r, s); got != "hello\n" {
+			t.Errorf("%s, by its name: %q", mode, got)
+		}
+		if mode == sandbox.CopyOnWrite {
+			if got := asUser(t, s.WorkspaceRoot, s); string(got.Report.Stdout.Head) != "hello\n" {
+				t.Errorf("by its name as an ordinary user: %q %s", got.Report.Stdout.Head, got.Error)
+			}
+		}
 	}
 }
 
