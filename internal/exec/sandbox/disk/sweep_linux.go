@@ -43,9 +43,16 @@ func Hold(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// SweepUnheld is Sweep for a directory that processes of other users and of other PID namespaces
-// share, such as /tmp. It removes only directories of this user that no process holds, because a
-// process of another PID namespace looks dead.
+// sharedPrefix begins the names of SharedPattern. Directories of people have other names.
+const sharedPrefix = "palyra-tmp-"
+
+// SharedPattern returns the pattern (os.MkdirTemp) of the directories of this process in a
+// directory such as /tmp.
+func SharedPattern() string { return sharedPrefix + origin.Mark() + "-" }
+
+// SweepUnheld removes the directories of SharedPattern of dead processes from a directory that
+// other programs, users and PID namespaces share, such as /tmp. It removes only directories of this
+// user that no process holds, because a process of another PID namespace looks dead.
 func SweepUnheld(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -54,11 +61,22 @@ func SweepUnheld(dir string) error {
 	defer f.Close()
 	entries, err := f.Readdirnames(-1)
 	for _, name := range entries {
-		if origin.Orphaned(markOf(name)) && unheld(int(f.Fd()), name) {
+		if mark, ok := sharedMark(name); ok && origin.Orphaned(mark) && unheld(int(f.Fd()), name) {
 			err = errors.Join(err, overlay.RemoveTree(f, name))
 		}
 	}
 	return err
+}
+
+// sharedMark returns the mark in a name of SharedPattern: the prefix, the two numbers of the mark,
+// and the number of os.MkdirTemp.
+func sharedMark(name string) (mark string, ok bool) {
+	rest, ok := strings.CutPrefix(name, sharedPrefix)
+	at := strings.LastIndexByte(rest, '-')
+	if !ok || at < 0 || at == len(rest)-1 || strings.Trim(rest[at+1:], "0123456789") != "" {
+		return "", false
+	}
+	return rest[:at], true
 }
 
 // unheld reports whether a name is a directory of this user without a lock.

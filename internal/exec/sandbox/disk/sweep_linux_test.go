@@ -123,22 +123,28 @@ func TestSweep(t *testing.T) {
 }
 
 // TestSweepUnheld: in a shared directory only the directories of dead processes of this user are
-// removed, and none that a process holds, which may be in another PID namespace.
+// removed, and none that a process holds, which may be in another PID namespace. Directories of
+// people, with any name, stay.
 func TestSweepUnheld(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	const dead = "999999999-1"
+	const dead = sharedPrefix + "999999999-1"
 	in := func(name string) string { return filepath.Join(dir, name) }
-	for _, name := range []string{dead + "-left", dead + "-held", dead + "-foreign", origin.Mark() + "-alive", "other"} {
+	kept := []string{
+		"other", "999999999-1", "999999999-1-2", "20261130-104500", "20261130-104500-backup", "2026-11-30", "palyra-tmp-backup",
+		dead, dead + "-", dead + "-2-3", dead + "-2-backup", dead + "-backup", "x" + dead + "-2",
+	}
+	alive := sharedPrefix + origin.Mark() + "-1"
+	for _, name := range append(kept, dead+"-1", dead+"-2", dead+"-3", alive) {
 		must.Do(t, os.Mkdir(in(name), 0o700))
 	}
-	must.Do(t, os.WriteFile(in(dead+"-file"), nil, 0o600))
-	must.Do(t, os.Symlink("other", in(dead+"-link")))
-	held := must.Get(Hold(in(dead + "-held")))(t)
-	kept := []string{dead + "-file", dead + "-held", dead + "-link", "other", origin.Mark() + "-alive"}
+	must.Do(t, os.WriteFile(in(dead+"-4"), nil, 0o600))
+	must.Do(t, os.Symlink("other", in(dead+"-5")))
+	kept = append(kept, dead+"-2", dead+"-4", dead+"-5", alive)
+	held := must.Get(Hold(in(dead + "-2")))(t)
 	if os.Geteuid() == 0 {
-		must.Do(t, os.Chown(in(dead+"-foreign"), 31337, 31337))
-		kept = append(kept, dead+"-foreign")
+		must.Do(t, os.Chown(in(dead+"-3"), 31337, 31337))
+		kept = append(kept, dead+"-3")
 	}
 	left := func() []string {
 		t.Helper()
@@ -154,7 +160,7 @@ func TestSweepUnheld(t *testing.T) {
 		t.Errorf("left %q, want %q", got, kept)
 	}
 	must.Do(t, held.Close()) // control
-	if slices.Contains(left(), dead+"-held") {
+	if slices.Contains(left(), dead+"-2") {
 		t.Error("a directory that is not held any more was kept")
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"palyra/internal/egress"
 	"palyra/internal/exec/program/command"
 	"palyra/internal/exec/sandbox"
-	"palyra/internal/exec/sandbox/origin"
+	"palyra/internal/exec/sandbox/disk"
 	"palyra/internal/exec/workspace/overlay"
 )
 
@@ -104,11 +104,16 @@ func has(env []string, name string) bool {
 
 // Try runs a program without effects in an empty workspace.
 func Try(ctx context.Context, m *Machine, run func(context.Context, sandbox.Spec) (sandbox.Report, error)) (sandbox.Report, error) {
-	dir, err := os.MkdirTemp("", origin.Mark()+"-probe-")
+	dir, err := os.MkdirTemp("", disk.SharedPattern())
 	if err != nil {
 		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)
 	}
 	defer os.RemoveAll(dir)
+	held, err := disk.Hold(dir)
+	if err != nil {
+		return sandbox.Report{}, fmt.Errorf("locking a workspace for the probe: %w", err)
+	}
+	defer held.Close()
 	// If the daemon is root and the sandbox has no namespaces, another user enters the directory.
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // it stays empty
 		return sandbox.Report{}, fmt.Errorf("creating a workspace for the probe: %w", err)

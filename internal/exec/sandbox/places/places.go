@@ -48,7 +48,7 @@ func Make(stateDir string) (at Places, remove func() error, err error) {
 
 // Temporary creates directories below base that are removed together.
 func Temporary(base string) (at Places, remove func() error, err error) {
-	dir, err := os.MkdirTemp(base, mark()+"-")
+	dir, err := os.MkdirTemp(base, pattern())
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}

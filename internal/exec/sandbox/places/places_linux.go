@@ -11,6 +11,9 @@ import (
 // mark distinguishes this daemon from others, including dead ones.
 func mark() string { return origin.Mark() }
 
+// pattern is the pattern of the directories of Temporary.
+func pattern() string { return disk.SharedPattern() }
+
 // hold keeps other processes from removing a directory; see disk.Hold.
 func hold(dir string) (io.Closer, error) { return disk.Hold(dir) }
 

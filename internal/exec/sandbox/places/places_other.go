@@ -11,6 +11,9 @@ import (
 // mark names this daemon.
 func mark() string { return strconv.Itoa(os.Getpid()) }
 
+// pattern is the pattern of the directories of Temporary.
+func pattern() string { return "palyra-tmp-" + mark() + "-" }
+
 // hold does nothing, because nothing removes the directory.
 func hold(string) (io.Closer, error) { return io.NopCloser(nil), nil }
 
