@@ -8,7 +8,8 @@ import (
 
 // harmless are the entries of the host's /etc that programs may see, as patterns. They disclose
 // only which packages are installed. Files that may hold a password do not belong here, even if
-// every user may read them: /etc/maven/settings.xml, npmrc, pip.conf, wgetrc, php.ini.
+// every user may read them: /etc/maven/settings.xml, npmrc, pip.conf, wgetrc, and php.ini with its
+// directories, in which agents keep license keys.
 var harmless = []string{
 	// The dynamic linker, certificate authorities, and the names of programs.
 	"/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates/extracted",
@@ -19,7 +20,7 @@ var harmless = []string{
 	// Terminals, manual pages and fonts.
 	"/etc/inputrc", "/etc/terminfo", "/etc/manpath.config", "/etc/fonts",
 	// Programs of which Debian keeps a part in /etc.
-	"/etc/chromium.d", "/etc/java-*-openjdk", "/etc/maven/m2.conf", "/etc/maven/logging", "/etc/php/*/cli/conf.d", "/etc/php/*/mods-available",
+	"/etc/chromium.d", "/etc/java-*-openjdk", "/etc/maven/m2.conf", "/etc/maven/logging",
 }
 
 // elsewhere are the directories outside of the table into which entries of it may link: the
