@@ -80,16 +80,7 @@ func Explanations(list []tool.Connection, missed int, hosts []string) []string {
 	const most = 8
 	var sentences []string
 	told := make(map[string]bool)
-	connected := make(map[string]bool)
 	for _, c := range list {
-		if c.Verdict == VerdictDenied && c.Leg != LegName {
-			connected[c.Host] = true
-		}
-	}
-	for _, c := range list {
-		if c.Leg == LegName && connected[c.Host] {
-			continue // the sentence about the connection has the port too
-		}
 		sentence := Explain(c, hosts)
 		if sentence == "" || told[sentence] {
 			continue

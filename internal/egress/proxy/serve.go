@@ -67,7 +67,7 @@ func (p *Proxy) Serve(ctx context.Context, l Listeners) error {
 	v := &service{
 		Proxy: p, log: log, work: work,
 		budget: newBudget(p.allowed.Budget), callers: make(semaphore, atOnce), hosts: make(semaphore, 2*atOnce),
-		names: dns.New(dns.Config{Check: p.allowed.Rules.CheckName, Decline: true, Loopback: p.Offline()}, log),
+		names: dns.New(p.allowed.Rules.CheckName, log),
 		dialer: &egress.Dialer{
 			Rules: p.allowed.Rules, Log: log,
 			Resolver: p.outward.Resolver, Interfaces: p.outward.Interfaces, Dial: p.outward.Dial,

@@ -200,6 +200,9 @@ func TestSessionsAreIsolated(t *testing.T) {
 	one.serve(grantOf(t, "one.test:7"))
 	other.serve(grantOf(t, "other.test:7"))
 	addr := must.Get(one.lookup("one.test"))(t)
+	if _, err := other.lookup("one.test"); err == nil {
+		t.Error("the other proxy knows the name")
+	}
 	conn, err := other.transparent(addr.String() + ":7")
 	refusedOn(t, egress.LegTransparent, egress.ReasonUnlisted, conn, err)
 	if list := one.ledger(); len(list) != 0 {

@@ -132,8 +132,8 @@ func (n network) granted() *egress.Reach {
 	return &n.grant
 }
 
-// reach returns the network of the sandbox. A program without hosts gets refusals that name the
-// policy, where a network namespace makes that possible.
+// reach returns the network of the sandbox. A program without hosts gets a name service that
+// refuses and records every name, where a network namespace makes that possible.
 func (n network) reach(m machine) *egress.Reach {
 	if n.offline() && slices.Contains(m.status.Layers, sandbox.NetworkNamespace) {
 		return &egress.Reach{}

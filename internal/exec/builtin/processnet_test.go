@@ -374,8 +374,8 @@ func TestSharedCachesAreDeclared(t *testing.T) {
 	}
 }
 
-// TestReachOffline: a program without hosts gets refusals that name the policy where its sandbox has
-// a network namespace. On other rungs an empty reach would be refused as hosts.
+// TestReachOffline: a program without hosts gets a name service where its sandbox has a network
+// namespace. On other rungs an empty reach would be refused as hosts.
 func TestReachOffline(t *testing.T) {
 	t.Parallel()
 	for layer, want := range map[string]bool{sandbox.NetworkNamespace: true, "landlock": false} {

@@ -136,8 +136,8 @@ type Spec struct {
 	Limits  Limits
 	Egress  egress.Mode
 	// Network contains the hosts that a run in mode egress.Strict may reach. nil means no hosts and
-	// no name service; a Reach without hosts means that attempts to reach hosts are recorded, and
-	// answered with refusals that name the policy. In other modes it must be nil.
+	// no name service; a Reach without hosts means that the name service refuses and records every
+	// name. In other modes it must be nil.
 	Network *egress.Reach
 	// Required are layers without which the program must not run, in addition to those that the
 	// backend itself requires.

@@ -125,11 +125,9 @@ func (s *Service) resolve(q dnsmessage.Question) (dnsmessage.RCode, dnsmessage.R
 		return dnsmessage.RCodeRefused, nil
 	}
 	local := isLocal(host)
-	if why := s.Check(host); !local && why != "" {
+	if why := s.check(host); !local && why != "" {
 		s.refuse(host, why)
-		if !s.decline(host) {
-			return dnsmessage.RCodeNameError, nil
-		}
+		return dnsmessage.RCodeNameError, nil
 	}
 	switch q.Type {
 	case dnsmessage.TypeA, dnsmessage.TypeAAAA:
@@ -147,11 +145,8 @@ func (s *Service) resolve(q dnsmessage.Question) (dnsmessage.RCode, dnsmessage.R
 			return dnsmessage.RCodeRefused, nil
 		}
 	}
-	switch {
-	case q.Type == dnsmessage.TypeA:
+	if q.Type == dnsmessage.TypeA {
 		return dnsmessage.RCodeSuccess, &dnsmessage.AResource{A: four.As4()}
-	case !six.IsValid():
-		return dnsmessage.RCodeSuccess, nil
 	}
 	return dnsmessage.RCodeSuccess, &dnsmessage.AAAAResource{AAAA: six.As16()}
 }
@@ -166,7 +161,7 @@ const (
 // explanation returns the option that names the policy for a refused name.
 func (s *Service) explanation(q dnsmessage.Question) []dnsmessage.Option {
 	host, err := egress.CanonicalHost(q.Name.String())
-	if err != nil || isLocal(host) || s.Check(host) == "" {
+	if err != nil || isLocal(host) || s.check(host) == "" {
 		return nil
 	}
 	const text = "blocked by palyra's policy: see process_runner.allowed_egress_hosts"

@@ -18,7 +18,7 @@ import (
 func newService(t testing.TB, rules ...string) *Service {
 	t.Helper()
 	allow := must.Get(egress.ParseRules(rules))(t)
-	s := New(Config{Check: egress.Rules{Allow: allow}.CheckName}, egress.NewConnectionLog(time.Now()))
+	s := New(egress.Rules{Allow: allow}.CheckName, egress.NewConnectionLog(time.Now()))
 	s.pool.begin, s.pool.prefix6 = 0, netip.MustParsePrefix("fd00::/96")
 	return s
 }
@@ -78,6 +78,25 @@ func ask(t testing.TB, s *Service, query []byte) string {
 		text += fmt.Sprint(" edns ", o.Header.ExtendedRCode(m.RCode))
 	}
 	return text
+}
+
+// TestBlockedNames: a refused name does not exist and takes no address, and its reply says that a
+// policy blocks it. Control: an allowed name.
+func TestBlockedNames(t *testing.T) {
+	t.Parallel()
+	s := newService(t, "example.org")
+	for name, want := range map[string]string{"evil.test.": "NameError", "a.example.org.": "NameError", "example.org.": "Success 198.18.0.1"} {
+		if got := ask(t, s, query(t, name, dnsmessage.TypeA)); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+		reply := s.answer(query(t, name, dnsmessage.TypeA, options(0)))
+		if got := strings.Contains(string(reply), "\x00\x0fblocked by palyra's policy"); got != (want == "NameError") {
+			t.Errorf("%s: an extended error %t", name, got)
+		}
+	}
+	if len(s.pool.hosts) != 1 {
+		t.Errorf("addresses of %v", s.pool.hosts)
+	}
 }
 
 // entries returns the entries of the log, one word each.
@@ -189,7 +208,7 @@ func FuzzAnswer(f *testing.F) {
 			}
 			want, err := egress.CanonicalHost(m.Questions[0].Name.String())
 			host, ok := s.Lookup(addr)
-			if err != nil || !isLocal(want) && (!ok || host != want || s.Check(host) != "") || isLocal(want) && !addr.IsLoopback() {
+			if err != nil || !isLocal(want) && (!ok || host != want || s.check(host) != "") || isLocal(want) && !addr.IsLoopback() {
 				t.Errorf("%s is %s, which is %s", want, addr, host)
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"net/netip"
-	"strings"
 
 	"palyra/internal/egress"
 )
@@ -22,35 +21,23 @@ type pool struct {
 	hosts   []egress.Host
 	numbers map[egress.Host]uint32
 
-	// declined is the number of refused names in hosts.
-	declined int
-
-	begin            uint32
-	prefix4, prefix6 netip.Prefix
+	begin   uint32
+	prefix6 netip.Prefix
 }
-
-// mostDeclined limits the refused names that get addresses. Further ones do not exist.
-const mostDeclined = 256
 
 const bits6 = 96
 
-var (
-	prefix4  = netip.MustParsePrefix("198.18.0.0/15")
-	loopback = netip.MustParsePrefix("127.64.0.0/15")
-)
+var prefix4 = netip.MustParsePrefix("198.18.0.0/15")
 
 // most4 is the last number with an address in prefix4; it is also used as a mask.
 const most4 = 1<<17 - 1
 
-func newPool(local bool) pool {
-	if local {
-		return pool{numbers: map[egress.Host]uint32{}, prefix4: loopback}
-	}
+func newPool() pool {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // it never fails
 	random[0] = 0xfd
 	prefix, _ := netip.AddrFrom16(random).Prefix(bits6) // it has that many bits
-	return pool{numbers: map[egress.Host]uint32{}, begin: binary.BigEndian.Uint32(random[12:]) & most4, prefix4: prefix4, prefix6: prefix}
+	return pool{numbers: map[egress.Host]uint32{}, begin: binary.BigEndian.Uint32(random[12:]) & most4, prefix6: prefix}
 }
 
 // number returns the number of a host, and whether it is new; 0 if the limit is reached.
@@ -68,14 +55,10 @@ func (p *pool) number(h egress.Host) (n uint32, isNew bool) {
 }
 
 // addresses returns the addresses of a number. In 198.18.0.0/15 the last address is followed by
-// the first. A pool without a prefix of IPv6 has no address there.
+// the first.
 func (p *pool) addresses(n uint32) (netip.Addr, netip.Addr) {
-	a := p.prefix4.Addr().As4()
+	a, b := prefix4.Addr().As4(), p.prefix6.Addr().As16()
 	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(a[:])|(p.begin+n)&most4)
-	if !p.prefix6.IsValid() {
-		return netip.AddrFrom4(a), netip.Addr{}
-	}
-	b := p.prefix6.Addr().As16()
 	binary.BigEndian.PutUint32(b[12:], n)
 	return netip.AddrFrom4(a), netip.AddrFrom16(b)
 }
@@ -85,7 +68,7 @@ func (p *pool) lookup(addr netip.Addr) (egress.Host, bool) {
 	addr = addr.Unmap()
 	var n uint32
 	switch {
-	case p.prefix4.Contains(addr):
+	case prefix4.Contains(addr):
 		a := addr.As4()
 		n = (binary.BigEndian.Uint32(a[:]) - p.begin) & most4
 	case p.prefix6.Contains(addr):
@@ -116,27 +99,6 @@ func (s *Service) addresses(h egress.Host) (netip.Addr, netip.Addr, bool) {
 	}
 	v4, v6 := s.pool.addresses(n)
 	return v4, v6, n != 0
-}
-
-// decline reports whether a refused name gets an address, which the caller then assigns. Names
-// without a dot get none: programs try them in search of a service.
-func (s *Service) decline(h egress.Host) bool {
-	if !s.Decline || !strings.Contains(h.String(), ".") {
-		return false
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, known := s.pool.numbers[h]; known {
-		return true
-	}
-	if s.pool.declined == mostDeclined {
-		return false
-	}
-	_, isNew := s.pool.number(h)
-	if isNew {
-		s.pool.declined++
-	}
-	return isNew
 }
 
 // refusal is a refused name with the reason.

@@ -88,7 +88,7 @@ func TestPoolsDiffer(t *testing.T) {
 	t.Parallel()
 	begins, prefixes := map[uint32]bool{}, map[netip.Prefix]bool{}
 	for range 20 {
-		s := New(Config{Check: func(egress.Host) string { return "" }}, egress.NewConnectionLog(time.Now()))
+		s := New(func(egress.Host) string { return "" }, egress.NewConnectionLog(time.Now()))
 		p := s.pool.prefix6
 		begins[s.pool.begin], prefixes[p] = true, true
 		if p.Bits() != 96 || p != p.Masked() || p.Addr().As16()[0] != 0xfd || s.pool.begin > most4 {
@@ -131,57 +131,5 @@ func TestPoolWrapsAround(t *testing.T) {
 		if host, ok := s.Lookup(netip.MustParseAddr(other)); ok {
 			t.Errorf("%s is %s", other, host)
 		}
-	}
-}
-
-// TestDeclinedNames: refused names get addresses if the proxy declines connections, up to a limit
-// and not without a dot. They take nothing from the allowed names. The reply names the policy.
-func TestDeclinedNames(t *testing.T) {
-	t.Parallel()
-	s := newService(t, "*.example.org")
-	s.Decline = true
-	for i := range mostDeclined {
-		if got := ask(t, s, query(t, fmt.Sprintf("n%d.evil.test.", i), dnsmessage.TypeA)); !strings.HasPrefix(got, "Success 198.18.") {
-			t.Fatalf("name %d: %s", i, got)
-		}
-	}
-	for name, want := range map[string]string{
-		"one.more.evil.test.": "NameError", "redis.": "NameError", "n0.evil.test.": "Success 198.18.0.1", "a.example.org.": "Success 198.18.1.1",
-	} {
-		if got := ask(t, s, query(t, name, dnsmessage.TypeA)); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
-		}
-	}
-	if list, missed := s.log.List(); len(list) == 0 || list[0].Verdict != egress.VerdictDenied || missed != 0 {
-		t.Errorf("%d entries, %d missed", len(list), missed)
-	}
-	for name, want := range map[string]bool{"n0.evil.test.": true, "one.more.evil.test.": true, "a.example.org.": false} {
-		reply := s.answer(query(t, name, dnsmessage.TypeA, options(0)))
-		if got := strings.Contains(string(reply), "\x00\x0fblocked by palyra's policy"); got != want {
-			t.Errorf("%s: an extended error %t, want %t", name, got, want)
-		}
-	}
-	s.Decline = false // control
-	if got := ask(t, s, query(t, "n0.evil.test.", dnsmessage.TypeA)); got != "NameError" {
-		t.Errorf("without declined connections: %s", got)
-	}
-}
-
-// TestLoopbackPool: the addresses of an offline sandbox are loopback addresses of IPv4.
-func TestLoopbackPool(t *testing.T) {
-	t.Parallel()
-	check := func(egress.Host) string { return egress.ReasonUnlisted }
-	s := New(Config{Check: check, Decline: true, Loopback: true}, egress.NewConnectionLog(time.Now()))
-	if got := ask(t, s, query(t, "evil.test.", dnsmessage.TypeA)); got != "Success 127.64.0.1" {
-		t.Error(got)
-	}
-	if got := ask(t, s, query(t, "evil.test.", dnsmessage.TypeAAAA)); got != "Success" {
-		t.Error(got)
-	}
-	if host, ok := s.Lookup(netip.MustParseAddr("127.64.0.1")); !ok || host.String() != "evil.test" {
-		t.Errorf("the address is %s", host)
-	}
-	if host, ok := s.Lookup(netip.MustParseAddr("127.0.0.1")); ok {
-		t.Errorf("127.0.0.1 is %s", host)
 	}
 }

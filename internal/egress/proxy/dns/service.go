@@ -16,31 +16,20 @@ import (
 
 // Service answers the queries of one program. It is safe for concurrent use.
 type Service struct {
-	Config
-	log  *egress.ConnectionLog
-	pace pace
+	check func(egress.Host) string
+	log   *egress.ConnectionLog
+	pace  pace
 
 	mu    sync.Mutex
 	pool  pool
 	noted map[refusal]bool
 }
 
-// Config are the decisions of a Service.
-type Config struct {
-	// Check returns the reason why a name is refused, "" for an allowed name.
-	Check func(egress.Host) string
-	// Decline gives refused names an address too. The proxy answers connections to it with a
-	// refusal that names the policy; without an address a program reports a broken network.
-	Decline bool
-	// Loopback takes all addresses from 127.64.0.0/15, for a sandbox that captures no addresses.
-	Loopback bool
-}
-
-// New returns a service that resolves the names for which c.Check returns no reason. The log gets an
+// New returns a service that resolves the names for which check returns no reason. The log gets an
 // entry for every name: once when the program first gets an address of it, and once for each reason
 // of refusal.
-func New(c Config, log *egress.ConnectionLog) *Service {
-	return &Service{Config: c, log: log, pool: newPool(c.Loopback), noted: map[refusal]bool{}}
+func New(check func(egress.Host) string, log *egress.ConnectionLog) *Service {
+	return &Service{check: check, log: log, pool: newPool(), noted: map[refusal]bool{}}
 }
 
 const (

@@ -182,7 +182,7 @@ func (o options) network(mode egress.Mode) (*egress.Reach, error) {
 	case mode != egress.Strict, len(o.allow) == 0 && runtime.GOOS != "linux":
 		return nil, nil
 	case len(o.allow) == 0:
-		return &egress.Reach{}, nil // offline, with refusals that name the policy
+		return &egress.Reach{}, nil // offline, with a name service that records the denied names
 	}
 	var grant egress.Reach
 	var err error

@@ -23,7 +23,7 @@ import (
 const Resolver = "nameserver 127.0.0.1\n"
 
 // Open gives the program of a plan access to the hosts of g. Without hosts the program is offline,
-// and receives refusals that name the policy. The plan must have a network namespace in which
+// and its name service refuses and records every name. The plan must have a network namespace in which
 // palyra-init has the capability to listen, and with hosts the one to add routes. If the proxy
 // inspects hosts, it has a certificate authority: the backend then puts Proxy.Bundle into a file
 // at Plan.Bundle.

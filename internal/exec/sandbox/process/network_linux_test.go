@@ -39,7 +39,7 @@ func TestHosts(t *testing.T) {
 		"other.test:7007", "[2600::8]:7007", "service.test:7008", "[2600::7]:7008", "127.0.0.1:"+w.Port())
 	s.Network = jailtest.Grant(t, "service.test:7007", "11.0.0.7:7007", "[2600::7]:7007")
 	report := jailtest.Run(t, hostRunner(t, w), s)
-	want := []string{"hello", "hello", "hello", "ECONNRESET", "ECONNRESET", "ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED"}
+	want := []string{"hello", "hello", "hello", "gaierror", "ECONNRESET", "ECONNREFUSED", "ECONNREFUSED", "ECONNREFUSED"}
 	if got := answers(t, report); !slices.Equal(got, want) {
 		t.Fatalf("got %v, want %v: %s", got, want, report.Stderr.Head)
 	}
@@ -112,8 +112,8 @@ func TestAuthorities(t *testing.T) {
 	jailtest.Authorities(t, hostRunner(t, newWorld(t)))
 }
 
-// A host that policy denies is answered with a refusal that names the policy, offline and with
-// allowed hosts.
+// A name that policy denies does not exist, a denied address answers with the policy, and the report
+// names both.
 func TestBlockedHosts(t *testing.T) {
 	t.Parallel()
 	for name, network := range map[string]*egress.Reach{"offline": {}, "with hosts": jailtest.Grant(t, "example.org:443"), "without answers": nil} {
@@ -124,8 +124,7 @@ func TestBlockedHosts(t *testing.T) {
 	}
 }
 
-// Without user namespaces an offline program runs without answers for blocked hosts, and hosts are
-// refused.
+// Without user namespaces an offline program runs without the name service, and hosts are refused.
 func TestOfflineAlone(t *testing.T) {
 	t.Parallel()
 	if !grouped() {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -170,24 +171,37 @@ func Authorities(t *testing.T, r sandbox.Runner) {
 }
 
 // Blocked verifies what the tools of a developer print when policy denies a host, and that the
-// report names it. network is the reach of the program: nil offline, which is the case without
-// any recorded attempt.
+// report names it. network is the reach of the program: empty offline, and nil in the control,
+// where nothing records an attempt. A denied name does not exist. With hosts, a denied address
+// answers.
 func Blocked(t *testing.T, r sandbox.Runner, network *egress.Reach, workspace func(testing.TB) string) {
 	t.Helper()
-	const host = "blocked.example.com"
-	for name, c := range map[string]struct {
+	const host, address = "blocked.example.com", "11.9.9.9"
+	type row struct {
 		argv []string
-		// want are the parts of a message that name the refusal.
+		// want is the part of a message that names the refusal.
 		want, target string
-	}{
-		"curl http":  {[]string{"curl", "-sS", "--max-time", "20", "http://" + host + "/"}, "Blocked host: " + host + ":80 (policy: ", host + ":80"},
-		"curl https": {[]string{"curl", "-sS", "--max-time", "20", "https://" + host + "/"}, "access denied", host + ":443"},
-		"git":        {[]string{"git", "ls-remote", "https://" + host + "/x.git"}, "denied", host + ":443"},
-		"python":     {[]string{"python3", "-c", "import urllib.request\nurllib.request.urlopen('https://" + host + "/', timeout=20)"}, "ACCESS_DENIED", host + ":443"},
-		"python http": {[]string{"python3", "-c", "import urllib.request, urllib.error\ntry:\n    urllib.request.urlopen('http://" + host + "/', timeout=20)\nexcept urllib.error.HTTPError as e:\n    print(e.code, e.read().decode())"},
-			"403 Blocked host: " + host + ":80 (policy: ", host + ":80"},
-		"node": {[]string{"node", "-e", "require('https').get('https://" + host + "/').on('error', e => console.error(e.message))"}, "access denied", host + ":443"},
-	} {
+	}
+	rows := map[string]row{
+		"curl":   {[]string{"curl", "-sS", "--max-time", "20", "http://" + host + "/"}, "Could not resolve host", host},
+		"git":    {[]string{"git", "ls-remote", "https://" + host + "/x.git"}, "Could not resolve host", host},
+		"python": {[]string{"python3", "-c", "import urllib.request\nurllib.request.urlopen('https://" + host + "/', timeout=20)"}, "Name or service not known", host},
+		"node":   {[]string{"node", "-e", "require('https').get('https://" + host + "/').on('error', e => console.error(e.message))"}, "ENOTFOUND", host},
+		"a listener of the run": {[]string{"python3", "-c", "import socket\nown = socket.create_server(('', 8080))\nsocket.create_connection(('" + host + "', 8080), 20)"},
+			"Name or service not known", host},
+	}
+	if network != nil && len(network.Hosts()) > 0 {
+		maps.Copy(rows, map[string]row{
+			"address, curl http":  {[]string{"curl", "-sS", "--max-time", "20", "http://" + address + "/"}, "Blocked host: " + address + ":80 (policy: ", address + ":80"},
+			"address, curl https": {[]string{"curl", "-sS", "--max-time", "20", "https://" + address + "/"}, "access denied", address + ":443"},
+			"address, git":        {[]string{"git", "ls-remote", "https://" + address + "/x.git"}, "denied", address + ":443"},
+			"address, python":     {[]string{"python3", "-c", "import urllib.request\nurllib.request.urlopen('https://" + address + "/', timeout=20)"}, "ACCESS_DENIED", address + ":443"},
+			"address, node":       {[]string{"node", "-e", "require('https').get('https://" + address + "/').on('error', e => console.error(e.message))"}, "access denied", address + ":443"},
+			"address, python http": {[]string{"python3", "-c", "import urllib.request, urllib.error\ntry:\n    urllib.request.urlopen('http://" + address + "/', timeout=20)\nexcept urllib.error.HTTPError as e:\n    print(e.code, e.read().decode())"},
+				"403 Blocked host: " + address + ":80 (policy: ", address + ":80"},
+		})
+	}
+	for name, c := range rows {
 		t.Run(name, func(t *testing.T) {
 			needs.Programs(t, c.argv[0])
 			s := Spec(t, workspace(t), c.argv...)
@@ -197,16 +211,10 @@ func Blocked(t *testing.T, r sandbox.Runner, network *egress.Reach, workspace fu
 			text := string(report.Stdout.Head) + string(report.Stderr.Head)
 			list, _ := report.Refused()
 			i := slices.IndexFunc(list, func(refusal tool.Refusal) bool { return refusal.By == "network" && refusal.Operation == c.target })
-			if network == nil { // control: no answer names the policy
-				if strings.Contains(text, c.want) || i >= 0 {
-					t.Errorf("printed %.300q, refused %+v", text, list)
-				}
-				return
-			}
-			if !strings.Contains(text, c.want) || i < 0 {
+			if (i >= 0) != (network != nil) || network != nil && !strings.Contains(text, c.want) {
 				t.Errorf("printed %.300q, refused %+v", text, list)
 			}
-			if took := time.Since(start); took > 15*time.Second {
+			if took := time.Since(start); network != nil && took > 15*time.Second {
 				t.Errorf("it took %s", took)
 			}
 		})
