@@ -23,9 +23,13 @@ var accessDenied = []byte{21, 3, 1, 0, 2, 2, 49}
 // decline ends a transparent connection that failed. On the ports of the web a denied program
 // receives an answer in its protocol that names the policy, so that it reports neither a broken
 // network nor a reset: an HTTP response, or a TLS alert. Nothing that the program sends is used.
+// Loopback has no answer, because a program expects its own services there.
 func (v *service) decline(c *caller, t egress.Target, err error) {
 	defer reset(c.Conn)
 	if reason.Of(err) != reason.EgressDenied || t.Port != portHTTP && t.Port != portTLS {
+		return
+	}
+	if addr, _ := t.Host.Addr(); addr.IsLoopback() {
 		return
 	}
 	if c.patience(declineTime) != nil || len(c.early) == 0 && c.more(c.Conn.Read) != nil {

@@ -12,7 +12,8 @@ import (
 
 // TestDeclined: a program that reaches an address which no rule allows gets an answer that names the
 // policy, on the ports of the web and in its own protocol. Nothing reaches a host. Controls: the
-// same requests to an allowed host, and a port of another protocol.
+// same requests to an allowed host, a port of another protocol, and loopback, where a program
+// expects its own services.
 func TestDeclined(t *testing.T) {
 	t.Parallel()
 	const get = "GET /secret HTTP/1.1\r\nHost: evil.test\r\n\r\n"
@@ -22,6 +23,9 @@ func TestDeclined(t *testing.T) {
 		{"a port of an allowed host", "other.test:80", get, "Blocked host: other.test:80 "},
 		{"another protocol", "11.9.9.9:443", "\x00\x01\x02", ""},
 		{"another port", "11.9.9.9:7", get, ""},
+		{"loopback", "127.0.0.1:80", get, ""},
+		{"loopback, mapped", "[::ffff:127.0.0.1]:80", get, ""},
+		{"loopback of IPv6", "[::1]:80", get, ""},
 		{"allowed", "api.test:80", "GET / HTTP/1.1\r\nHost: api.test\r\nConnection: close\r\n\r\n", "GET api.test "},
 	} {
 		t.Run(c.name, func(t *testing.T) {

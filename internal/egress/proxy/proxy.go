@@ -112,8 +112,12 @@ func New(g egress.Reach, out Outward) (*Proxy, error) {
 }
 
 // Ports returns the ports on which the sandbox must listen: those of the rules, and the ports of the
-// web, on which denied programs receive an answer that names the policy.
+// web, on which denied programs receive an answer that names the policy. An offline sandbox has
+// none, because its program reaches only its own services.
 func (p *Proxy) Ports() []uint16 {
+	if p.Offline() {
+		return nil
+	}
 	ports := p.allowed.Ports()
 	for _, port := range []uint16{portHTTP, portTLS} {
 		if !slices.Contains(ports, port) && len(ports) < egress.MaxPorts {
@@ -124,7 +128,7 @@ func (p *Proxy) Ports() []uint16 {
 	return ports
 }
 
-// Offline reports whether no rule allows a host. Such a proxy only refuses.
+// Offline reports whether no rule allows a host. Such a proxy only refuses names.
 func (p *Proxy) Offline() bool { return len(p.allowed.Rules.Allow) == 0 }
 
 // Bundle returns the certificates that programs must trust, in PEM: the system's authorities and

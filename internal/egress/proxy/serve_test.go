@@ -327,6 +327,9 @@ func TestASessionThatNeverServes(t *testing.T) {
 	if ports := proxy.Ports(); fmt.Sprint(ports) != "[7 80 443]" {
 		t.Errorf("ports %v", ports)
 	}
+	if ports := must.Get(New(egress.Reach{}, Outward{}))(t).Ports(); len(ports) > 0 {
+		t.Errorf("ports %v of an offline program", ports)
+	}
 	if proxy.Bundle() != nil || len(proxy.Env("/bundle")) != 0 {
 		t.Errorf("bundle %q, env %v", proxy.Bundle(), proxy.Env("/bundle"))
 	}

@@ -470,3 +470,14 @@ func TestBlockedHosts(t *testing.T) {
 		})
 	}
 }
+
+// palyrad does not answer for services of the run, offline and with allowed hosts.
+func TestOwnPorts(t *testing.T) {
+	t.Parallel()
+	for name, network := range map[string]*egress.Reach{"offline": {}, "with hosts": jailtest.Grant(t, "example.org:80", "example.org:443")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			jailtest.OwnPorts(t, newTestRunner(t), network, jailtest.Workspace)
+		})
+	}
+}

@@ -11,8 +11,8 @@ type Network struct {
 	Outside uint64
 	// Ports are the allowed ports of every address, ascending and without duplicates.
 	Ports []uint16
-	// Offline leaves the addresses of the namespace as they are: palyrad only answers names and
-	// connections to loopback, with refusals. It needs no capability to add routes.
+	// Offline leaves the addresses of the namespace as they are: palyrad only answers names, with
+	// refusals. It needs no capability to add routes.
 	Offline bool
 }
 

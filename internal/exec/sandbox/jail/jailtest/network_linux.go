@@ -220,3 +220,20 @@ func Blocked(t *testing.T, r sandbox.Runner, network *egress.Reach, workspace fu
 		})
 	}
 }
+
+// OwnPorts verifies that palyrad does not answer at the ports of the web on loopback: offline it does
+// not listen there, and with hosts it only resets.
+func OwnPorts(t *testing.T, r sandbox.Runner, network *egress.Reach, workspace func(testing.TB) string) {
+	t.Helper()
+	want, ports := "ECONNREFUSED", 0
+	if len(network.Hosts()) > 0 {
+		want, ports = "ECONNRESET", 2
+	}
+	s := Spec(t, workspace(t), "python3", "-c", strings.Replace(asking, "hello", "GET / HTTP/1.0", 1), "127.0.0.1:80", "127.0.0.1:443")
+	s.Network = network
+	report := Run(t, r, s)
+	asked := ReadAsked(t, report.Stdout.Head)
+	if len(asked) != 2 || asked[0].Got != want || asked[1].Got != want || len(report.Isolation.Ports) != ports {
+		t.Errorf("got %v at ports %v: %s", asked, report.Isolation.Ports, report.Stderr.Head)
+	}
+}
