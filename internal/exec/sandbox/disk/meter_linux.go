@@ -57,6 +57,8 @@ type Meter struct {
 	layer, state int
 	program      Program
 	limit        usage
+	// accounted is the result of accounts for the file system that the run may use up.
+	accounted bool
 	// known is the result of the last walk. then is the free space of the layer's file system at
 	// the last walk, and now is its most recent free space.
 	known     usage
@@ -79,8 +81,10 @@ type Meter struct {
 func NewMeter(layer, state *os.File, p Program, limits sandbox.Limits) (*Meter, error) {
 	limits = limits.OrDefault()
 	m := &Meter{layer: -1, state: int(state.Fd()), program: p, limit: usage{limits.Disk, limits.Files}, walked: time.Now(), statfs: statfs}
+	m.accounted = accounts(m.state)
 	if layer != nil {
 		m.layer = int(layer.Fd())
+		m.accounted = accounts(m.layer)
 	}
 	return m, m.begin()
 }
@@ -151,14 +155,14 @@ func (m *Meter) look(ctx context.Context, last bool) bool {
 		return true
 	}
 	if m.layer < 0 {
-		return !last && tolerated < unlimited && written(m.program) > tolerated
+		return !last && tolerated < unlimited && written(m.program, m.accounted) > tolerated
 	}
 	if m.now, err = m.statfs(m.layer); err != nil {
 		return true
 	}
 	if !last && m.atMost().bytes > tolerated {
 		if m.took > soonest {
-			return written(m.program) > tolerated // a walk would take too long
+			return written(m.program, m.accounted) > tolerated // a walk would take too long
 		}
 		return m.walk(ctx, last, usage{min(tolerated, m.limit.bytes), m.limit.files})
 	}

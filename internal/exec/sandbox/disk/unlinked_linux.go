@@ -113,24 +113,42 @@ func (s *search) mappings(maps string) {
 	}
 }
 
-// written returns the bytes that the processes of a run have written by write(2) or to the page
-// cache, including those of ended processes, which their parents account for
-// (proc_pid_io(5)). It is an upper bound of the space that the run uses, because it includes what
-// was overwritten, removed, or written to pipes. Unknown figures count as unlimited.
-func written(p Program) (sum int64) {
+// accounts reports whether the kernel accounts the writes of a process to a file system in
+// write_bytes (proc_pid_io(5)). It does not for tmpfs, and for others it depends on their options.
+func accounts(fd int) bool {
+	var st unix.Statfs_t
+	if unix.Fstatfs(fd, &st) != nil {
+		return false
+	}
+	switch int64(st.Type) {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC:
+		return true
+	}
+	return false
+}
+
+// written returns the bytes that the processes of a run have written, including those of ended
+// processes, which their parents account for (proc_pid_io(5)). It is an upper bound of the space
+// that the run uses, because it includes what was overwritten or removed. Without accounted it
+// also includes all of write(2), even to pipes. Unknown figures count as unlimited.
+func written(p Program, accounted bool) (sum int64) {
 	for _, pid := range p.Processes() {
 		text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ESRCH) {
 			continue
 		}
-		var calls, cache int64
+		var calls, storage int64
 		if err == nil {
-			calls, cache = field(text, "wchar"), field(text, "write_bytes")
+			calls, storage = field(text, "wchar"), field(text, "write_bytes")
 		}
-		if err != nil || calls < 0 || cache < 0 {
+		switch {
+		case err != nil || calls < 0 || storage < 0:
 			return unlimited
+		case accounted:
+			sum += storage
+		default:
+			sum += max(calls, storage)
 		}
-		sum += max(calls, cache)
 	}
 	return sum
 }

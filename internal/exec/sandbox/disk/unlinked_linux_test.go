@@ -3,6 +3,7 @@ package disk
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -17,25 +18,53 @@ func only(pids ...int) Program {
 	return Program{Processes: func() []int { return pids }, Dir: "/workspace"}
 }
 
-// TestWritten: what processes write counts, and a process that has ended counts nothing. Unknown
-// figures count as unlimited.
+// TestWritten: the writes to files count, and a process that has ended counts nothing. Writes to
+// pipes count only if the file system does not account its writes.
 func TestWritten(t *testing.T) {
 	t.Parallel()
 	const none = 1 << 30 // above every pid
-	before := written(only(os.Getpid(), none))
-	f := must.Get(os.Create(filepath.Join(t.TempDir(), "file")))(t)
-	defer f.Close()
-	must.Get(f.Write(make([]byte, mib)))(t)
-	if after := written(only(os.Getpid(), none)); before < 0 || after < before+mib || after == unlimited {
-		t.Errorf("%d bytes before a MiB, %d after it", before, after)
+	dir := storage(t)
+	// The shell waits for both programs, and accounts for them.
+	cmd := exec.Command("sh", "-c", "head -c 4194304 /dev/zero | cat >/dev/null; head -c 1048576 /dev/zero >file; echo; read end")
+	cmd.Dir = dir
+	end, out := must.Get(cmd.StdinPipe())(t), must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
+	defer func() { end.Close(); _ = cmd.Wait() }()
+	must.Get(out.Read(make([]byte, 1)))(t)
+	program := only(cmd.Process.Pid, none)
+	if got := written(program, true); got < mib || got > 2*mib {
+		t.Errorf("%d bytes for a file of a MiB", got)
 	}
-	if got := written(only(none)); got != 0 { // control
+	if got := written(program, false); got < 9*mib || got == unlimited { // control
+		t.Errorf("%d bytes with those to the pipes", got)
+	}
+	if got := written(only(none), true); got != 0 { // control
 		t.Errorf("no process has written %d bytes", got)
 	}
 	for text, want := range map[string]int64{"rchar: 1\nwchar: 25\n": 25, "rchar: 1\n": -1, "wchar: x\n": -1, "": -1} {
 		if got := field([]byte(text), "wchar"); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
+	}
+}
+
+// storage is a directory of a file system whose writes the kernel accounts.
+func storage(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if !accounts(int(openTest(t, dir).Fd())) {
+		t.Skip("the file system of temporary files does not account writes")
+	}
+	return dir
+}
+
+// TestAccounts: the writes to a tmpfs are not accounted.
+func TestAccounts(t *testing.T) {
+	t.Parallel()
+	memory := must.Get(unix.MemfdCreate("memory", unix.MFD_CLOEXEC))(t)
+	defer unix.Close(memory)
+	if accounts(memory) || accounts(-1) {
+		t.Error("writes to memory, or to an unknown file system, are accounted")
 	}
 }
 
