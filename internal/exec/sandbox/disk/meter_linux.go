@@ -35,14 +35,20 @@ const (
 	// disk if that is less.
 	mostReserve = 256 << 20
 	leastShare  = 50
-	// mostMargin is the space above the reserve in which the runs that have used up the disk are
+	// mostMargin is the space above the reserve in which all runs that have used more than slack are
 	// stopped: a run that writes as fast as assumed does not reach the reserve. On a small disk it
-	// is a 10th of the disk.
+	// is a 10th of the disk. In a second margin above it, only the runs that have used up the disk
+	// are stopped.
 	mostMargin  = fastest / int64(time.Second/(urgent+stopping))
 	marginShare = 10
+	// leastPart is the part of the decrease of free space since its start, 1 in leastPart, that a run
+	// has used if it has used up the disk.
+	leastPart = 8
 	// slack is the decrease of free space that is not attributed to a run.
 	slack = 16 << 20
-	// leastUse is the use of a run that is attributed to it even if the reserve is in use.
+	// leastUse is the use of a run that is attributed to it even if the reserve is in use. It is less
+	// than slack, because 16 runs that use slack each fill
+	// the largest reserve.
 	leastUse = 1 << 20
 	// leastHidden is the number of consecutive walks in which a run must hold a file that no process
 	// shows. Ordinary programs have such a file for a moment, while one process sends it to another.
@@ -234,12 +240,15 @@ func (m *Meter) tolerated() (int64, error) {
 		return 0, err
 	}
 	m.left = now
-	reserve := reserveOf(now.size)
+	reserve, margin := reserveOf(now.size), marginOf(now.size)
+	used := m.start.bytes - now.bytes
 	switch {
-	case m.start.bytes-now.bytes <= min(slack, reserve/4) || now.bytes >= reserve+marginOf(now.size):
+	case used <= min(slack, reserve/4) || now.bytes >= reserve+2*margin:
 		return unlimited, nil
 	case now.bytes >= reserve:
-		return min(slack, reserve), nil
+		// The part becomes smaller as the margin does, because many runs may use up a disk together.
+		left := float64(now.bytes-reserve-margin) / float64(margin)
+		return max(min(slack, reserve), int64(left*float64(used/leastPart))), nil
 	}
 	return leastUse, nil
 }
@@ -250,7 +259,7 @@ func marginOf(size int64) int64 { return min(mostMargin, size/marginShare) }
 
 // next returns the time until the next check. The less space is free, the sooner it is.
 func (m *Meter) next() time.Duration {
-	free := m.left.bytes - reserveOf(m.left.size) - marginOf(m.left.size)
+	free := m.left.bytes - reserveOf(m.left.size) - 2*marginOf(m.left.size)
 	state := max(share(free, fastest), urgent)
 	if m.layer < 0 {
 		return min(state, latest)

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"palyra/internal/core/must"
 	"palyra/internal/exec/sandbox"
 )
@@ -118,9 +120,9 @@ func TestSmallDiskHasASmallReserve(t *testing.T) {
 	t.Parallel()
 	m, d, _ := fakeMeter(t, sandbox.Limits{})
 	d.state = space{size: gib, bytes: 100 * mib, files: 1000}
-	d.state.bytes = 200 * mib
+	d.state.bytes = 400 * mib
 	must.Do(t, m.begin())
-	for free, want := range map[int64]int64{150 * mib: unlimited, 121 * mib: min(slack, gib/leastShare), 15 * mib: leastUse} {
+	for free, want := range map[int64]int64{230 * mib: unlimited, 121 * mib: min(slack, gib/leastShare), 15 * mib: leastUse} {
 		d.state.bytes = free
 		if got, err := m.tolerated(); err != nil || got != want {
 			t.Errorf("%d MiB of 1 GiB: %d are tolerated, %v; want %d", free/mib, got, err, want)
@@ -152,6 +154,66 @@ func TestReserveIsOutOfReach(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestOthersUsedUpTheDisk: a run is stopped before it reaches the reserve even if others have used
+// far more since its start.
+func TestOthersUsedUpTheDisk(t *testing.T) {
+	t.Parallel()
+	m, d, _ := fakeMeter(t, sandbox.Limits{})
+	d.state.bytes = 700 * mib
+	used := int64(0)
+	for {
+		tolerated, err := m.tolerated()
+		if err != nil || used > tolerated {
+			break
+		}
+		step := int64(m.next().Seconds() * fastest)
+		d.state.bytes, used = d.state.bytes-step, used+step
+	}
+	if after := d.state.bytes - int64(stopping.Seconds()*fastest); after < mostReserve {
+		t.Errorf("the run leaves %d MiB of the reserve", after/mib)
+	}
+}
+
+// TestHogsEnd: of the runs that use up a disk together only those with a large part are stopped.
+func TestHogsEnd(t *testing.T) {
+	t.Parallel()
+	const honest = 20
+	if honest*mib <= slack {
+		t.Fatal("the honest run would not be stopped by slack")
+	}
+	for _, c := range []struct {
+		name             string
+		hogs, each, free int64 // in MiB
+		honest, want     bool  // whether they are stopped
+	}{
+		{name: "far above the reserve", hogs: 1, each: 900, free: 1000},
+		{name: "one hog", hogs: 1, each: 900, free: 600, want: true},
+		{name: "8 equal hogs", hogs: 8, each: 100, free: 600, want: true},
+		{name: "16 equal hogs", hogs: 16, each: 100, free: 560, want: true},
+		{name: "close to the reserve, a control", hogs: 1, each: 900, free: 400, want: true, honest: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			over := func(use int64) bool {
+				m, d, dir := fakeMeter(t, sandbox.Limits{Disk: 2 * gib})
+				f := must.Get(os.Create(filepath.Join(dir, "data")))(t)
+				defer f.Close()
+				must.Do(t, unix.Fallocate(int(f.Fd()), 0, 0, use*mib))
+				used := (c.hogs*c.each + honest) * mib
+				d.state.bytes = c.free*mib + used
+				must.Do(t, m.begin())
+				d.state.bytes, d.layer.bytes = c.free*mib, d.layer.bytes-used
+				return m.Over(t.Context())
+			}
+			if got := over(c.each); got != c.want {
+				t.Errorf("a hog is stopped: %t", got)
+			}
+			if got := over(honest); got != c.honest {
+				t.Errorf("the honest run is stopped: %t", got)
+			}
+		})
 	}
 }
 
