@@ -224,9 +224,19 @@ func (m *Meter) size(ctx context.Context, last bool, limit usage) (usage, error)
 		return used, err
 	}
 	if m.hidden++; m.hidden >= leastHidden {
-		used.bytes += max(0, missing-open.bytes)
+		used.bytes += max(0, m.mostHidden(missing-open.bytes))
 	}
 	return used, nil
+}
+
+// mostHidden returns the maximum size of the removed files that no process shows. Others may have
+// used the missing space, so it is limited to what the run has written. That figure lacks children
+// that end without a wait (SIGCHLD ignored), and thus it does not protect the reserve.
+func (m *Meter) mostHidden(missing int64) int64 {
+	if !m.accounted || m.left.bytes < reserveOf(m.left.size) {
+		return missing
+	}
+	return min(missing, written(m.program, true))
 }
 
 // unlimited is the part of a disk that is not running low.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"palyra/internal/core/must"
+	"palyra/internal/exec/sandbox"
 )
 
 // only is a program with the given processes.
@@ -79,6 +80,58 @@ func TestUnlinkedElsewhere(t *testing.T) {
 	used, err := unlinked(t.Context(), only(os.Getpid()), noLimit)
 	if used != (usage{}) || err != nil && !errors.Is(err, errHidden) { // other tests of this process may use sockets
 		t.Errorf("%+v, %v", used, err)
+	}
+}
+
+// TestRemovedProgram: a run whose program was removed is not charged with the space that others use.
+// It is charged with what it has written, and with all missing space if that is unknown or the
+// reserve is in use.
+func TestRemovedProgram(t *testing.T) {
+	t.Parallel()
+	cat := must.Get(exec.LookPath("cat"))(t)
+	for _, c := range []struct {
+		name  string
+		write int // in MiB
+		disks func(*Meter, *disks)
+		want  bool
+	}{
+		{name: "others write", write: 1},
+		{name: "the run writes", write: 80, want: true},
+		{name: "unknown", disks: func(m *Meter, _ *disks) { m.accounted = false }, want: true},
+		{name: "the reserve is in use", disks: func(_ *Meter, d *disks) { d.state.bytes = mostReserve / 2 }, want: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := storage(t)
+			program := filepath.Join(dir, "program")
+			// Another test that forks while this process writes the program would make it busy.
+			must.Do(t, exec.Command("cp", cat, program).Run())
+			out := must.Get(os.Create(filepath.Join(dir, "out")))(t)
+			defer out.Close()
+			cmd := exec.Command(program)
+			cmd.Args[0], cmd.Stdout = "cat", out
+			in := must.Get(cmd.StdinPipe())(t)
+			must.Do(t, cmd.Start())
+			defer func() { in.Close(); _ = cmd.Wait() }()
+			must.Do(t, os.Remove(program))
+			must.Get(in.Write(make([]byte, c.write*mib)))(t) // all but the content of the pipe is read
+
+			m, d, _ := fakeMeter(t, sandbox.Limits{Disk: 64 * mib})
+			m.program, m.accounted = Program{Processes: only(cmd.Process.Pid).Processes, Dir: dir}, true
+			if c.disks != nil {
+				c.disks(m, d)
+			}
+			for range leastHidden - 1 {
+				d.layer.bytes -= gib
+				if m.Over(t.Context()) {
+					t.Fatal("the run is over its limit before the file has been hidden for long")
+				}
+			}
+			d.layer.bytes -= gib
+			if got := m.Over(t.Context()); got != c.want {
+				t.Errorf("over: %t; known %+v", got, m.known)
+			}
+		})
 	}
 }
 
