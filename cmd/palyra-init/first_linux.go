@@ -64,11 +64,25 @@ func reap(tool int) int {
 			continue
 		case err != nil:
 			return 125
+		case status.Stopped():
+			untrace(pid, status.StopSignal())
 		case pid != tool:
 			continue
 		case status.Signaled():
 			return 128 + int(status.Signal())
+		case status.Exited():
+			return status.ExitStatus()
 		}
-		return status.ExitStatus()
 	}
+}
+
+// untrace continues a child that asked to be traced by its parent (PTRACE_TRACEME) and stopped at a
+// signal. Nothing traces it after that, so the signal has its usual effect. SIGTRAP is dropped,
+// because execve sends it to a traced process. A child that cannot be continued stays stopped until
+// the run ends.
+func untrace(pid int, signal unix.Signal) {
+	if signal == unix.SIGTRAP {
+		signal = 0
+	}
+	_, _, _ = unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_DETACH, uintptr(pid), 0, uintptr(signal), 0, 0)
 }

@@ -193,6 +193,28 @@ func TestTracing(t *testing.T) {
 	}
 }
 
+// TestTracedByItsParent: a program that asks the first process of its process namespace to trace it
+// (PTRACE_TRACEME) runs on. Its signals have their usual effects, and it can execute another
+// program. Control: the same program without the request.
+func TestTracedByItsParent(t *testing.T) {
+	t.Parallel()
+	const script = `import ctypes, os, signal, sys
+signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b"handled "))
+if sys.argv[1] == "traced" and ctypes.CDLL(None).ptrace(0, 0, None, None) != 0: sys.exit("PTRACE_TRACEME failed")
+if len(sys.argv) > 2: os.execv(sys.executable, [sys.executable, "-c", "print('executed')"])
+os.kill(os.getpid(), signal.SIGUSR1)
+`
+	r := newTestRunner(t)
+	for _, who := range []string{"traced", "control"} {
+		for _, c := range []struct{ args, want string }{{who, "handled "}, {who + " exec", "executed\n"}} {
+			s := jailtest.Spec(t, openWorkspace(t), append([]string{"python3", "-c", script}, strings.Fields(c.args)...)...)
+			if got := jailtest.Output(t, r, s); got != c.want {
+				t.Errorf("%s: the output is %q", c.args, got)
+			}
+		}
+	}
+}
+
 // A copy of the workspace gives no Unix sockets in Tier B, where the host's files are visible.
 func TestUnixSocketsInCopies(t *testing.T) {
 	t.Parallel()
