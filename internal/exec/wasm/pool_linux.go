@@ -131,7 +131,7 @@ func (r *Runner) code(ctx context.Context, m guest.Module, name codeName, who li
 		return nil, 0, err
 	}
 	mine := false
-	if !began {
+	if !began && !c.stored(ctx, r, name) {
 		if mine, err = r.compileInTurn(ctx, c, m, name, who); err != nil {
 			return nil, 0, err
 		}
@@ -148,7 +148,7 @@ func (r *Runner) code(ctx context.Context, m guest.Module, name codeName, who li
 }
 
 // compilation returns the code of a module or the place of its compilation. A caller for whom it
-// has not begun MUST call compileInTurn.
+// has not begun MUST call stored, and compileInTurn if the code is not stored.
 func (r *Runner) compilation(name codeName) (c *compiling, began bool, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,6 +165,30 @@ func (r *Runner) compilation(name codeName) (c *compiling, began bool, err error
 		c.waiting++
 	}
 	return c, c.began, nil
+}
+
+// stored reads the code of a module from the directory, once for all callers, and reports whether it
+// is there. It needs no turn, because it compiles nothing.
+func (c *compiling) stored(ctx context.Context, r *Runner, name codeName) bool {
+	c.look.Do(func() {
+		file, err := r.codes.read(name)
+		if err != nil {
+			r.use.Log.WarnContext(ctx, "compiled code is not usable, and is compiled again", slog.String("file", r.codes.path(name)), slog.String("error", err.Error()))
+		}
+		if file == nil {
+			return
+		}
+		r.mu.Lock()
+		c.began, c.file = true, file
+		r.mu.Unlock()
+		close(c.done)
+	})
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // compileInTurn waits for the turn of a caller and then starts the compilation, unless that of
@@ -269,14 +293,8 @@ func (r *Runner) forget(name codeName) {
 	}
 }
 
+// make compiles a module and stores its code.
 func (r *Runner) make(ctx context.Context, m guest.Module, name codeName, who limit.Who) (file *os.File, cpu time.Duration, err error) {
-	file, err = r.codes.read(name)
-	if file != nil {
-		return file, 0, nil
-	}
-	if err != nil {
-		r.use.Log.WarnContext(ctx, "compiled code is not usable, and is compiled again", slog.String("file", r.codes.path(name)), slog.String("error", err.Error()))
-	}
 	code, cpu, err := r.compile(ctx, m, who)
 	if err != nil {
 		return nil, cpu, err

@@ -73,9 +73,11 @@ type compiling struct {
 	// for that. Runner.mu guards both.
 	began   bool
 	waiting int
-	done    chan struct{}
-	file    *os.File
-	err     error
+	// look reads the directory once, before any caller waits.
+	look sync.Once
+	done chan struct{}
+	file *os.File
+	err  error
 	// cpu is the processor time of the compiler.
 	cpu time.Duration
 }

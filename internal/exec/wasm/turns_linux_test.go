@@ -126,6 +126,39 @@ func TestCompilersTakeTurns(t *testing.T) {
 	}
 }
 
+// TestStoredCodeNeedsNoTurn: while others hold both compilers, a module whose code is in the
+// directory runs. Control: a module without code waits for its turn.
+func TestStoredCodeNeedsNoTurn(t *testing.T) {
+	t.Parallel()
+	r, s := steppingRunner(t, 16)
+	var all sync.WaitGroup
+	defer func() {
+		close(s.let)
+		go func() {
+			for range s.started {
+			}
+		}()
+		r.Close()
+		all.Wait()
+		close(s.started)
+	}()
+	run := func(i int, who limit.Who) {
+		all.Go(func() { _, _ = r.Run(context.Background(), numbered(i, who)) })
+	}
+	for i, who := range []limit.Who{hoarder, other} {
+		run(i, who)
+		must.Receive(t, "the start of a compiler", s.started)
+	}
+	third := limit.Who{Owner: "user:carol", Principal: "user:carol"}
+	must.Do(t, r.codes.write(r.nameOf(numbered(2, third).Module), []byte("code")))
+	run(2, third)
+	if started := must.Receive(t, "the start of the guest", s.started); started != third.Principal || r.compiles.Waiting() != 0 {
+		t.Errorf("a worker of %s started, and %d wait for a compiler", started, r.compiles.Waiting())
+	}
+	run(3, third)
+	must.Eventually(t, "the control waits", func() (bool, string) { return r.compiles.Waiting() == 1, fmt.Sprint(r.compiles.Waiting()) })
+}
+
 // TestTurnsOfOneCaller is the control of both: the modules of one caller are compiled one at a
 // time, in the order of the calls.
 func TestTurnsOfOneCaller(t *testing.T) {
