@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 
 	"palyra/internal/core/canonical"
 	"palyra/internal/core/reason"
@@ -148,8 +149,15 @@ type foreseen struct {
 	files []string
 }
 
-// mostRepository limits the configuration of a repository that is read for its remotes, in bytes.
-const mostRepository = 256 << 10
+// mostRepository limits the configuration of a repository, and its list of submodules, in bytes. A
+// larger one is not read.
+const mostRepository = 64 << 10
+
+// The limits of foresee: of the git commands whose remotes are looked up, and of the hosts found.
+const (
+	mostGit      = 16
+	mostForeseen = 64
+)
 
 // foresee returns the hosts that a command names and that its program may not reach. It decides
 // nothing: the network of the sandbox does.
@@ -157,18 +165,26 @@ func (t process) foresee(ctx context.Context, c programCall) foreseen {
 	if c.net.mode != egress.Strict {
 		return foreseen{}
 	}
+	return c.net.foresee(ctx, c.commands(), func() (destination.Repository, string) { return t.repository(ctx, c) })
+}
+
+// foresee is process.foresee for the commands of a call. It calls repository at most once, and
+// examines only the first commands, because the call has not been decided yet.
+func (n network) foresee(ctx context.Context, commands [][]string, repository func() (destination.Repository, string)) foreseen {
 	var found foreseen
-	for _, argv := range c.commands() {
-		found.hosts = append(found.hosts, c.net.denied(destination.Named(argv))...)
-		if !destination.UsesRemotes(argv) {
+	repository, git := sync.OnceValues(repository), 0
+	for _, argv := range commands {
+		if ctx.Err() != nil || len(found.hosts) >= mostForeseen {
+			break
+		}
+		found.add(n.denied(destination.Named(argv)))
+		if git == mostGit || !destination.UsesRemotes(argv) {
 			continue
 		}
-		config, modules := t.repositoryFiles(ctx, c)
-		if remotes := c.net.denied(destination.Remotes(argv, config.text, modules.text)); len(remotes) > 0 {
-			found.hosts = append(found.hosts, remotes...)
-			if modules.name != "" {
-				found.files = []string{modules.name}
-			}
+		git++
+		remotes, modules := repository()
+		if found.add(n.denied(remotes.Remotes(argv))) && modules != "" {
+			found.files = []string{modules}
 		}
 	}
 	return found
@@ -194,41 +210,56 @@ func (n network) denied(list []destination.Destination) []destination.Destinatio
 	})
 }
 
-// namedText is a file of the workspace. Its name is "" if the file cannot be read.
-type namedText struct{ name, text string }
-
-// repositoryFiles returns the configuration of the repository around the working directory, and its
-// list of submodules. Git is never run.
-func (t process) repositoryFiles(ctx context.Context, c programCall) (config, modules namedText) {
+// repository returns the hosts of the repository around the working directory, and the name of its
+// list of submodules, "" if it has none. Git is never run.
+func (t process) repository(ctx context.Context, c programCall) (hosts destination.Repository, modules string) {
 	root, err := t.set.Open(c.in.Workspace)
 	if err != nil {
-		return config, modules
+		return hosts, ""
 	}
 	defer root.Close()
-	read := func(name string) namedText {
-		content, err := root.ReadFile(ctx, name, 0, mostRepository)
+	read := func(name string) (text string, ok bool) {
+		h, err := root.Open(name)
 		if err != nil {
-			return namedText{}
+			return "", false
 		}
-		return namedText{name, string(content.Data)}
+		defer h.Close()
+		if h.Info().Size > mostRepository {
+			return "", true
+		}
+		content, err := h.Read(ctx, 0, mostRepository)
+		return string(content.Data), err == nil
 	}
 	for dir := c.cwd; ; dir = path.Dir(dir) {
-		if config = read(path.Join(dir, ".git/config")); config.name != "" {
-			return config, read(path.Join(dir, ".gitmodules"))
+		if config, ok := read(path.Join(dir, ".git/config")); ok {
+			name := path.Join(dir, ".gitmodules")
+			list, ok := read(name)
+			if !ok {
+				name = ""
+			}
+			return destination.Parse(config, list), name
 		}
 		if dir == "." || dir == "/" {
-			return config, modules
+			return hosts, ""
 		}
 	}
+}
+
+// add adds destinations without duplicates, and reports whether there are any.
+func (f *foreseen) add(list []destination.Destination) bool {
+	for _, d := range list {
+		if len(f.hosts) < mostForeseen && !slices.Contains(f.hosts, d) {
+			f.hosts = append(f.hosts, d)
+		}
+	}
+	return len(list) > 0
 }
 
 // lines returns the denied hosts, each with the place that names it.
 func (f foreseen) lines() []string {
 	var named []string
 	for _, d := range f.hosts {
-		if name := d.Target.String() + ", from " + d.Source; !slices.Contains(named, name) {
-			named = append(named, name)
-		}
+		named = append(named, d.Target.String()+", from "+d.Source)
 	}
 	return named
 }

@@ -13,6 +13,7 @@ import (
 	"palyra/internal/core/reason"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
+	"palyra/internal/exec/program/destination"
 	"palyra/internal/exec/sandbox"
 )
 
@@ -387,7 +388,8 @@ func TestReachOffline(t *testing.T) {
 }
 
 // TestForeseenHosts: the hosts that a command names and that policy denies are listed before the run
-// and in its result. Controls: allowed hosts, and commands that use no remote.
+// and in its result. Controls: allowed hosts, commands that use no remote, and a configuration that
+// is too large to be read.
 func TestForeseenHosts(t *testing.T) {
 	t.Parallel()
 	allowed := func(c *Config) {
@@ -405,10 +407,15 @@ func TestForeseenHosts(t *testing.T) {
 		{"git clone https://github.com/x.git", allowed, ""},
 		{"git status", nil, ""},
 		{"tool https://example.com:8443/", allowed, "example.com:8443, from an argument"},
+		{"git push large main", nil, ""},
 	} {
 		b, _, _ := processBench(t, c.change)
 		b.write("src/f.txt", "x")
-		b.write(".git/config", "[remote \"origin\"]\n\turl = https://ann:secret@github.com/a/b.git\n")
+		config := "[remote \"origin\"]\n\turl = https://ann:secret@github.com/a/b.git\n"
+		if strings.Contains(c.argv, "large") {
+			config = strings.ReplaceAll(config, "origin", "large") + strings.Repeat("#", mostRepository)
+		}
+		b.write(".git/config", config)
 		in := object{"argv": strings.Fields(c.argv), "cwd": "src"}
 		plan := must.Get(b.plan("process.run", in))(t)
 		report, result := b.call(context.Background(), "process.run", in)
@@ -420,9 +427,48 @@ func TestForeseenHosts(t *testing.T) {
 		if got := strings.Join(plan.DeniedHosts, "\n"); (got != "") != (c.want != "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: denied hosts %q", c.argv, got)
 		}
-		config := slices.ContainsFunc(plan.Contents, func(f tool.FileAccess) bool { return strings.Contains(string(f.Input), `".git/config"`) })
-		if strings.HasPrefix(c.argv, "git") && !config || report.Outcome != tool.Succeeded {
-			t.Errorf("%s: the configuration is among the contents: %t, outcome %s", c.argv, config, report.Outcome)
+		bound := slices.ContainsFunc(plan.Contents, func(f tool.FileAccess) bool { return strings.Contains(string(f.Input), `".git/config"`) })
+		if strings.HasPrefix(c.argv, "git") && !bound || report.Outcome != tool.Succeeded {
+			t.Errorf("%s: the configuration is among the contents: %t, outcome %s", c.argv, bound, report.Outcome)
 		}
+	}
+}
+
+// TestBoundedForesight: a line of 1,600 git commands reads the configuration once, and the remotes
+// of the first 16 are looked up; nothing is read for a caller who has left. Control: of fewer
+// commands, all are.
+func TestBoundedForesight(t *testing.T) {
+	t.Parallel()
+	const remotes = 5000
+	var config strings.Builder
+	for i := range remotes {
+		fmt.Fprintf(&config, "[remote \"r%d\"]\nurl = a%d:x\n[url \"https://h%d.example.org/\"]\ninsteadOf = a%d:\n", i, i, i, i)
+	}
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	for name, c := range map[string]struct {
+		ctx                    context.Context
+		commands, reads, hosts int
+	}{
+		"hostile": {t.Context(), 1600, 1, mostGit}, "few": {t.Context(), 3, 1, 3},
+		"none": {t.Context(), 0, 0, 0}, "left": {gone, 1600, 0, 0},
+	} {
+		reads := 0
+		commands := make([][]string, c.commands)
+		for i := range commands {
+			commands[i] = []string{"git", "fetch", fmt.Sprint("r", i)}
+		}
+		found := network{}.foresee(c.ctx, commands, func() (destination.Repository, string) {
+			reads++
+			return destination.Parse(config.String(), ""), ""
+		})
+		if reads != c.reads || len(found.lines()) != c.hosts {
+			t.Errorf("%s: read %d times, hosts %v", name, reads, found.lines())
+		}
+	}
+	every := [][]string{{"git", "fetch"}, {"curl", "https://last.example.org"}}
+	found := network{}.foresee(t.Context(), every, func() (destination.Repository, string) { return destination.Parse(config.String(), ""), "" })
+	if n := len(found.lines()); n != mostForeseen {
+		t.Errorf("%d hosts of all remotes", n)
 	}
 }

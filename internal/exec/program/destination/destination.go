@@ -44,10 +44,17 @@ type list []Destination
 
 func (l *list) add(host, port, source string) {
 	target, err := egress.ParseTarget(net.JoinHostPort(strings.Trim(host, "[]"), port))
-	if err != nil || len(*l) == mostFound || slices.ContainsFunc(*l, func(d Destination) bool { return d.Target == target }) {
-		return
+	if err == nil {
+		l.put(Destination{target, source})
 	}
-	*l = append(*l, Destination{target, source})
+}
+
+func (l *list) put(destinations ...Destination) {
+	for _, d := range destinations {
+		if len(*l) < mostFound && !slices.ContainsFunc(*l, func(known Destination) bool { return known.Target == d.Target }) {
+			*l = append(*l, d)
+		}
+	}
 }
 
 // urls adds the hosts of all URLs in a text.

@@ -1,6 +1,7 @@
 package destination
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -70,8 +71,33 @@ func TestRemotes(t *testing.T) {
 		{"hg fetch", ""},
 	} {
 		argv := strings.Fields(c.line)
-		if got := text(Remotes(argv, config, modules)); got != c.want || got != "" && !UsesRemotes(argv) {
+		if got := text(Parse(config, modules).Remotes(argv)); got != c.want || got != "" && !UsesRemotes(argv) {
 			t.Errorf("%s: %s, want %s", c.line, got, c.want)
+		}
+	}
+}
+
+// TestBoundedConfiguration: of a large configuration, the first URLs and rewrites are used, and no
+// long URL, so that the work is bounded. Controls: of a small one all, and a short URL.
+func TestBoundedConfiguration(t *testing.T) {
+	t.Parallel()
+	text := func(n int) string {
+		var b strings.Builder
+		for i := range n {
+			fmt.Fprintf(&b, "[remote \"r%d\"]\nurl = a%d:x\n[url \"https://h%d.example.org/\"]\ninsteadOf = a%d:\n", i, i, i, i)
+		}
+		return b.String()
+	}
+	for n, want := range map[int]int{3: 3, mostURLs: mostURLs, 5000: mostURLs} {
+		s, r := parse(text(n)), Parse(text(n), "")
+		if s.urls != want || len(s.rewrites) != want || len(r.Remotes([]string{"git", "fetch"})) != want {
+			t.Errorf("of %d remotes: %d URLs, %d rewrites and hosts %v", n, s.urls, len(s.rewrites), r.remotes)
+		}
+	}
+	for length, want := range map[int]int{1: 1, longest: 0} {
+		config := "[remote \"x\"]\nurl = https://example.org/" + strings.Repeat("x", length) + "\n"
+		if got := Parse(config, "").Remotes([]string{"git", "fetch"}); len(got) != want {
+			t.Errorf("a URL with a path of %d bytes: %v", length, got)
 		}
 	}
 }
@@ -81,7 +107,7 @@ func FuzzRemotes(f *testing.F) {
 	f.Add(config, "git fetch")
 	f.Add("[remote", "git push \x00")
 	f.Fuzz(func(t *testing.T, text, line string) {
-		if n := len(Remotes(append([]string{"git", "submodule"}, strings.Fields(line)...), text, text)); n > mostFound {
+		if n := len(Parse(text, text).Remotes(append([]string{"git", "submodule"}, strings.Fields(line)...))); n > mostFound {
 			t.Errorf("%d destinations", n)
 		}
 		if n := len(Named(strings.Fields(line))); n > mostFound {

@@ -39,31 +39,60 @@ func UsesRemotes(argv []string) bool {
 	return name != "remote" || len(args) > 0 && (args[0] == "update" || args[0] == "show" || args[0] == "prune")
 }
 
-// Remotes returns the hosts of the remotes that a git command line uses. config is the content of
-// the repository's configuration, and modules that of .gitmodules.
-func Remotes(argv []string, config, modules string) []Destination {
+// The limits of what Parse uses of a configuration; it ignores the rest. Its work grows with the
+// product of the first two, because a URL is compared with every rewrite.
+const (
+	mostURLs     = 64
+	mostRewrites = 64
+	longest      = 4 << 10 // of a section's subject and a value together, in bytes
+)
+
+// Repository contains the hosts that the configuration of a repository names.
+type Repository struct {
+	// remotes maps the name of a remote to its hosts; order lists the names.
+	remotes map[string]list
+	order   []string
+	modules list
+}
+
+// Parse returns the hosts of a repository. config is the content of its configuration, and modules
+// that of .gitmodules.
+func Parse(config, modules string) Repository {
+	settings := parse(config)
+	r := Repository{remotes: map[string]list{}, order: settings.order}
+	for name, locations := range settings.remotes {
+		var found list
+		source := "the git remote " + strconv.Quote(name)
+		for _, location := range locations {
+			found.location(settings.rewritten(location), source)
+		}
+		r.remotes[name] = found
+	}
+	for _, module := range parse(modules).modules {
+		r.modules.location(settings.rewritten(module), "a submodule")
+	}
+	return r
+}
+
+// Remotes returns the hosts of the remotes that a git command line uses.
+func (r Repository) Remotes(argv []string) []Destination {
 	if !UsesRemotes(argv) {
 		return nil
 	}
 	name, args := subcommand(argv)
-	settings := parse(config)
-	var found list
+	remotes := r.order
 	if networked[name] && len(args) > 0 {
-		if _, known := settings.remotes[args[0]]; !known {
+		if _, known := r.remotes[args[0]]; !known {
 			return nil // a URL, which Named returns, or a directory
 		}
-		settings.remotes = map[string][]string{args[0]: settings.remotes[args[0]]}
-		settings.order = []string{args[0]}
+		remotes = args[:1]
 	}
-	for _, remote := range settings.order {
-		for _, location := range settings.remotes[remote] {
-			found.location(settings.rewritten(location), "the git remote "+strconv.Quote(remote))
-		}
+	var found list
+	for _, remote := range remotes {
+		found.put(r.remotes[remote]...)
 	}
 	if name == "submodule" {
-		for _, module := range parse(modules).modules {
-			found.location(settings.rewritten(module), "a submodule")
-		}
+		found.put(r.modules...)
 	}
 	return found
 }
@@ -73,6 +102,8 @@ type settings struct {
 	// remotes maps the name of a remote to its URLs; order lists the names.
 	remotes map[string][]string
 	order   []string
+	// urls is the number of URLs of all remotes.
+	urls    int
 	modules []string
 	// rewrites maps the prefix of a URL to its replacement (url.<base>.insteadOf).
 	rewrites map[string]string
@@ -102,28 +133,30 @@ func parse(text string) settings {
 
 func (s *settings) set(section, subject, key, value string) {
 	switch {
-	case section == "remote" && (key == "url" || key == "pushurl"):
+	case len(subject)+len(value) > longest:
+	case section == "remote" && (key == "url" || key == "pushurl") && s.urls < mostURLs:
+		s.urls++
 		if s.remotes[subject] == nil {
 			s.order = append(s.order, subject)
 		}
 		s.remotes[subject] = append(s.remotes[subject], value)
-	case section == "submodule" && key == "url":
+	case section == "submodule" && key == "url" && len(s.modules) < mostURLs:
 		s.modules = append(s.modules, value)
-	case section == "url" && (key == "insteadof" || key == "pushinsteadof"):
+	case section == "url" && (key == "insteadof" || key == "pushinsteadof") && len(s.rewrites) < mostRewrites:
 		s.rewrites[value] = subject
 	}
 }
 
 // rewritten returns a URL after the longest matching rewrite.
 func (s settings) rewritten(location string) string {
-	longest := ""
+	match := ""
 	for prefix := range s.rewrites {
-		if strings.HasPrefix(location, prefix) && len(prefix) > len(longest) {
-			longest = prefix
+		if strings.HasPrefix(location, prefix) && len(prefix) > len(match) {
+			match = prefix
 		}
 	}
-	if longest == "" {
+	if match == "" {
 		return location
 	}
-	return s.rewrites[longest] + location[len(longest):]
+	return s.rewrites[match] + location[len(match):]
 }
