@@ -110,13 +110,15 @@ func Hold(r sandbox.Runner, s sandbox.Spec) (output string, end func(), err erro
 			once.Do(func() { line <- text.String() })
 		}
 	}
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		report, err := r.Run(ctx, s)
 		ended <- errors.Join(err, report.Layer.Close(), fmt.Errorf("the holder ended: %s%s", Ending(report), report.Stderr.Head))
 	}()
 	select {
 	case output = <-line:
-		return output, func() { cancel(); _ = <-ended }, nil
+		return output, func() { cancel(); <-done }, nil
 	case err := <-ended:
 		cancel()
 		return "", nil, err
