@@ -59,21 +59,33 @@ func (e *execution) kill(t *testing.T, after time.Duration) (pid int) {
 	return e.cmd.Process.Pid
 }
 
-// leftOf lists what killed processes left: directories in dir, control groups by process, mounts in
-// dir, and processes with the token.
-func leftOf(t *testing.T, dir, token string, pids []int) (left []string) {
+// runGroups lists the control groups of runs on the machine.
+func runGroups() (groups []string) {
+	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "palyra-") {
+			groups = append(groups, path)
+		}
+		return nil // groups of other runs come and go
+	})
+	return groups
+}
+
+// leftOf lists what killed processes left: directories in dir, control groups by process that are
+// not among the earlier ones (an earlier process may have had the same pid), mounts in dir, and
+// processes with the token.
+func leftOf(t *testing.T, dir, token string, pids []int, earlier []string) (left []string) {
 	t.Helper()
 	for _, entry := range must.Get(os.ReadDir(dir))(t) {
 		if entry.Name() != "workspace" {
 			left = append(left, "the directory "+entry.Name())
 		}
 	}
-	_ = filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() && slices.ContainsFunc(pids, func(pid int) bool { return strings.HasPrefix(d.Name(), fmt.Sprintf("palyra-%d-", pid)) }) {
-			left = append(left, "the group "+path)
+	for _, group := range runGroups() {
+		of := func(pid int) bool { return strings.HasPrefix(filepath.Base(group), fmt.Sprintf("palyra-%d-", pid)) }
+		if slices.ContainsFunc(pids, of) && !slices.Contains(earlier, group) {
+			left = append(left, "the group "+group)
 		}
-		return nil
-	})
+	}
 	if strings.Contains(string(must.Get(os.ReadFile("/proc/self/mounts"))(t)), dir) {
 		left = append(left, "a mount in "+dir)
 	}
@@ -124,6 +136,7 @@ func TestKilledExecLeavesNothing(t *testing.T) {
 				}
 				token := "killed-" + filepath.Base(dir)
 				var pids []int
+				earlier := runGroups()
 				start := func(program string) *execution {
 					return sandboxExec(dir, user, "--workspace", workspace, "--cow", "--", "sh", "-c", "echo text >file; "+program+" # "+token)
 				}
@@ -132,12 +145,12 @@ func TestKilledExecLeavesNothing(t *testing.T) {
 				}
 				pids = append(pids, start("echo running; exec sleep 60").killRunning(t))
 				// Control: before the next start, something is left.
-				if left := leftOf(t, dir, token, pids); len(left) == 0 {
+				if left := leftOf(t, dir, token, pids, earlier); len(left) == 0 {
 					t.Error("nothing was left to remove")
 				}
 				next(t, dir, user)
 				must.Eventually(t, "nothing is left", func() (bool, string) {
-					left := leftOf(t, dir, token, pids)
+					left := leftOf(t, dir, token, pids, earlier)
 					return len(left) == 0, strings.Join(left, "\n")
 				})
 			})
