@@ -81,7 +81,7 @@ func violationNotes(ran sandbox.Report) []string {
 	if failed := ran.ExitCode == nil || *ran.ExitCode != 0; failed {
 		// A program that succeeded did without these calls.
 		for _, r := range ran.Refusals[:min(len(ran.Refusals), most)] {
-			notes = append(notes, fmt.Sprintf("The sandbox refused the program %s (%s, %s).", r.Operation, r.Reason, text.Plural(r.Count, "time")))
+			notes = append(notes, sandbox.DescribeRefusal(r))
 		}
 	}
 	if more := len(order) - min(len(order), most); more > 0 || ran.ViolationsMissed > 0 {

@@ -2,10 +2,12 @@ package sandbox
 
 import (
 	"cmp"
+	"fmt"
 	"net"
 	"slices"
 	"strconv"
 
+	"palyra/internal/core/text"
 	"palyra/internal/core/tool"
 	"palyra/internal/egress"
 )
@@ -51,4 +53,9 @@ func deniedTarget(c tool.Connection) string {
 		return cmp.Or(c.Host, "several hosts")
 	}
 	return net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
+}
+
+// DescribeRefusal returns a sentence about a refused system call.
+func DescribeRefusal(r tool.Refusal) string {
+	return fmt.Sprintf("The sandbox refused the program %s (%s, %s).", r.Operation, r.Reason, text.Plural(r.Count, "time"))
 }

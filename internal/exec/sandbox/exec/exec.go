@@ -131,8 +131,8 @@ func (e execution) attempt(ctx context.Context, runner sandbox.Runner, at places
 	return code, why
 }
 
-// sayDenied prints the limits that refused something and the denied hosts. A report contains all of
-// them.
+// sayDenied prints the limits that refused something, the denied hosts, and for a program that
+// failed the refused system calls. A report contains all of them.
 func (e execution) sayDenied(ran sandbox.Report) {
 	if e.report != "" {
 		return
@@ -145,6 +145,11 @@ func (e execution) sayDenied(ran sandbox.Report) {
 	}
 	for _, sentence := range egress.Explanations(ran.Connections, ran.ConnectionsMissed, e.hosts()) {
 		e.say("%s", sentence)
+	}
+	if failed := ran.ExitCode == nil || *ran.ExitCode != 0; failed {
+		for _, r := range ran.Refusals {
+			e.say("%s", sandbox.DescribeRefusal(r))
+		}
 	}
 }
 
