@@ -166,6 +166,21 @@ func TestExecAllowedHosts(t *testing.T) {
 	}
 }
 
+// TestExecRefusal: a refused system call is printed after a program that failed. Control: a program
+// that goes on without it.
+func TestExecRefusal(t *testing.T) {
+	t.Parallel()
+	needs.Sandbox(t)
+	const open = "import socket; socket.socket(socket.AF_UNIX)"
+	const says = "palyrad: The sandbox refused the program socket of a unix socket (stream; Tier C has them "
+	if e := sandboxExec(t, "", "--read-only", "--", "python3", "-c", open); e.code != 1 || !strings.Contains(e.errOut, says) {
+		t.Errorf("%+v", e)
+	}
+	if e := sandboxExec(t, "", "--read-only", "--", "sh", "-c", "python3 -c '"+open+"' 2>/dev/null; true"); e.code != 0 || e.errOut != "" {
+		t.Errorf("control: %+v", e)
+	}
+}
+
 // TestExecOffline: the name of a blocked host does not exist for a program without hosts, and the
 // blocked host and the reached limits are printed. Control: a program that tries no host.
 func TestExecOffline(t *testing.T) {
