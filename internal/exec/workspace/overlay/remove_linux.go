@@ -18,7 +18,20 @@ func RemoveTree(dir *os.File, name string) error {
 	return control(dir, func(fd int) error { return failure("removing", name, removeTree(fd, name)) })
 }
 
-func removeTree(parent int, name string) error {
+// attempts is the maximum number of attempts to remove a tree while other processes remove parts of it.
+const attempts = 1000
+
+func removeTree(parent int, name string) (err error) {
+	for range attempts {
+		if err = removeOnce(parent, name); !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return err
+}
+
+// removeOnce returns unix.ENOENT if another process has removed a part of the tree meanwhile.
+func removeOnce(parent int, name string) error {
 	err := unix.Unlinkat(parent, name, 0)
 	switch {
 	case err == nil, errors.Is(err, unix.ENOENT):
