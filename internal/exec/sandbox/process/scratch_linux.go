@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"palyra/internal/exec/sandbox/origin"
 	"palyra/internal/exec/workspace/overlay"
@@ -71,8 +72,8 @@ func removeScratch(parent, name string) error {
 	return overlay.RemoveTree(dir, name)
 }
 
-// sweepScratch removes the directories of killed daemons. Another user may create a file with
-// such a name; RemoveTree fails on it.
+// sweepScratch removes the directories of killed daemons; those of other users only if palyrad is
+// root.
 func sweepScratch() error {
 	parent := os.TempDir()
 	entries, err := os.ReadDir(parent)
@@ -83,9 +84,18 @@ func sweepScratch() error {
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name(), scratchPrefix)
 		end := strings.LastIndexByte(rest, '-')
-		if ok && end > 0 && e.IsDir() && origin.Orphaned(rest[:end]) {
+		if ok && end > 0 && e.IsDir() && origin.Orphaned(rest[:end]) && mayRemove(e) {
 			failed = errors.Join(failed, removeScratch(parent, e.Name()))
 		}
 	}
 	return failed
+}
+
+func mayRemove(e os.DirEntry) bool {
+	info, err := e.Info()
+	if err != nil {
+		return false // it was removed meanwhile
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (os.Geteuid() == 0 || int(st.Uid) == os.Geteuid())
 }
