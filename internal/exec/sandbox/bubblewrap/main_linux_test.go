@@ -44,8 +44,10 @@ func TestMain(m *testing.M) {
 	if os.Getenv(shortSpec) != "" {
 		os.Exit(shortMain())
 	}
-	if os.Getenv(flightSpec) != "" {
-		os.Exit(flightMain())
+	if os.Getenv(jailtest.FlightSpec) != "" {
+		os.Exit(jailtest.FlightMain(func(helper []byte) (jailtest.ClosingRunner, error) {
+			return newRunner(Config{Enabled: true, Prepared: 1}, helper)
+		}))
 	}
 	if os.Getenv(smallDisk) != "" {
 		os.Exit(smallDiskMain())

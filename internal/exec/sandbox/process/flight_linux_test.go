@@ -1,62 +1,14 @@
 package process
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"testing"
 
 	"palyra/internal/core/must"
 	"palyra/internal/core/needs"
-	"palyra/internal/egress"
 	"palyra/internal/exec/sandbox"
 	"palyra/internal/exec/sandbox/jail/jailtest"
 )
-
-// flightOrder, as JSON in the variable flightSpec, makes this binary run a program several times
-// while a sandboxed program of its user has too many descriptors in flight.
-type flightOrder struct {
-	Hold, Spec sandbox.Spec
-	Runs       int
-}
-
-const flightSpec = "TEST_PALYRA_FLIGHT"
-
-func flightMain() int {
-	var o flightOrder
-	helper, err := jailtest.Helper()
-	if err = errors.Join(err, json.Unmarshal([]byte(os.Getenv(flightSpec)), &o)); err == nil {
-		err = flights(helper, o)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-func flights(helper []byte, o flightOrder) (err error) {
-	r, err := newRunner(Config{Enabled: true}, helper)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, r.Close()) }()
-	allow, err := egress.ParseRules([]string{"example.com:443"})
-	if err != nil {
-		return err
-	}
-	specs := make([]sandbox.Spec, o.Runs)
-	for i := range specs {
-		specs[i] = o.Spec
-		specs[i].Stdin = []byte("input")
-		if i%2 == 0 { // with listeners
-			specs[i].Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
-		}
-	}
-	f, err := jailtest.InFlight(r, &o.Hold, specs)
-	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(f))
-}
 
 // TestDescriptorsInFlight: while a sandboxed program of the user has 1,250 descriptors in flight,
 // every other sandbox of that user runs, with and without allowed hosts.
@@ -69,9 +21,9 @@ func TestDescriptorsInFlight(t *testing.T) {
 	attr := jailtest.FlightUser(3)
 	spec := jailtest.Shell(t, jailtest.Workspace(t), `test "$(cat)" = input`)
 	hold := jailtest.Spec(t, spec.WorkspaceRoot, jailtest.HoldArgv()...)
-	o := flightOrder{Hold: hold, Spec: spec, Runs: 20}
+	o := jailtest.FlightOrder{Hold: &hold, Spec: spec, Runs: 20}
 	o.Spec.Workspace, o.Hold.Workspace = sandbox.ReadOnly, sandbox.ReadOnly
-	cmd := jailtest.Again(t, flightSpec, o)
+	cmd := jailtest.Again(t, jailtest.FlightSpec, o)
 	jailtest.OpenPath(t, spec.WorkspaceRoot)
 	must.Do(t, jailtest.OwnTree(spec.WorkspaceRoot, attr))
 	cmd.SysProcAttr = attr

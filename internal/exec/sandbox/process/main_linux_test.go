@@ -19,8 +19,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childErrand) != "" {
 		os.Exit(childMain())
 	}
-	if os.Getenv(flightSpec) != "" {
-		os.Exit(flightMain())
+	if os.Getenv(jailtest.FlightSpec) != "" {
+		os.Exit(jailtest.FlightMain(func(helper []byte) (jailtest.ClosingRunner, error) { return newRunner(Config{Enabled: true}, helper) }))
 	}
 	os.Exit(jailtest.Main(m, &helperProgram))
 }

@@ -3,6 +3,7 @@ package jailtest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"palyra/internal/egress"
 	"palyra/internal/exec/sandbox"
 )
 
@@ -25,6 +27,61 @@ type Flight struct {
 	// Ran is the number of runs with exit code 0, and Errors are the errors of the others.
 	Ran    int
 	Errors []string
+}
+
+// FlightOrder makes a test binary, as JSON in the variable FlightSpec, run a program several times
+// while its user has too many descriptors in flight.
+type FlightOrder struct {
+	// Hold is the sandboxed program that holds the descriptors, nil if this process holds them.
+	Hold *sandbox.Spec
+	Spec sandbox.Spec
+	Runs int
+}
+
+// FlightSpec is the variable with a FlightOrder.
+const FlightSpec = "TEST_PALYRA_FLIGHT"
+
+// ClosingRunner is a runner that its user closes.
+type ClosingRunner interface {
+	sandbox.Runner
+	Close() error
+}
+
+// FlightMain is the main function for a FlightOrder. It prints a Flight as JSON.
+func FlightMain(open func(helper []byte) (ClosingRunner, error)) (code int) {
+	var o FlightOrder
+	helper, err := Helper()
+	if err = errors.Join(err, json.Unmarshal([]byte(os.Getenv(FlightSpec)), &o)); err == nil {
+		err = o.run(helper, open)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// run runs the program with input, every other time with allowed hosts.
+func (o FlightOrder) run(helper []byte, open func([]byte) (ClosingRunner, error)) (err error) {
+	allow, err := egress.ParseRules([]string{"example.com:443"})
+	if err != nil {
+		return err
+	}
+	r, err := open(helper)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	specs := make([]sandbox.Spec, o.Runs)
+	for i := range specs {
+		specs[i] = o.Spec
+		specs[i].Stdin = []byte("input")
+		if i%2 == 0 { // with listeners
+			specs[i].Network = &egress.Reach{Rules: egress.Rules{Allow: allow}}
+		}
+	}
+	f, err := InFlight(r, o.Hold, specs)
+	return errors.Join(err, json.NewEncoder(os.Stdout).Encode(f))
 }
 
 // holdScript sends 1,250 descriptors over a socketpair and never receives them. It prints the
