@@ -171,10 +171,19 @@ func Authorities(t *testing.T, r sandbox.Runner) {
 }
 
 // Blocked verifies what the tools of a developer print when policy denies a host, and that the
-// report names it. network is the reach of the program: empty offline, and nil in the control,
-// where nothing records an attempt. A denied name does not exist. With hosts, a denied address
-// answers.
-func Blocked(t *testing.T, r sandbox.Runner, network *egress.Reach, workspace func(testing.TB) string) {
+// report names it. A denied name does not exist. With hosts, a denied address answers. In the
+// control the program has no network, and nothing records an attempt.
+func Blocked(t *testing.T, runner func(*testing.T) sandbox.Runner, workspace func(testing.TB) string) {
+	t.Helper()
+	for name, network := range map[string]*egress.Reach{"offline": {}, "with hosts": Grant(t, "example.org:443"), "no network": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			blocked(t, runner(t), network, workspace)
+		})
+	}
+}
+
+func blocked(t *testing.T, r sandbox.Runner, network *egress.Reach, workspace func(testing.TB) string) {
 	t.Helper()
 	const host, address = "blocked.example.com", "11.9.9.9"
 	type row struct {
@@ -223,7 +232,17 @@ func Blocked(t *testing.T, r sandbox.Runner, network *egress.Reach, workspace fu
 
 // OwnPorts verifies that palyrad does not answer at the ports of the web on loopback: offline it does
 // not listen there, and with hosts it only resets.
-func OwnPorts(t *testing.T, r sandbox.Runner, network *egress.Reach, workspace func(testing.TB) string) {
+func OwnPorts(t *testing.T, runner func(*testing.T) sandbox.Runner, workspace func(testing.TB) string) {
+	t.Helper()
+	for name, network := range map[string]*egress.Reach{"offline": {}, "with hosts": Grant(t, "example.org:80", "example.org:443")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			ownPorts(t, runner(t), network, workspace)
+		})
+	}
+}
+
+func ownPorts(t *testing.T, r sandbox.Runner, network *egress.Reach, workspace func(testing.TB) string) {
 	t.Helper()
 	want, ports := "ECONNREFUSED", 0
 	if len(network.Hosts()) > 0 {
