@@ -182,10 +182,10 @@ func TestProcessEndings(t *testing.T) {
 				r.report.ExitCode = nil
 			}
 			report, result := b.call(context.Background(), "process.run", in)
-			told := fmt.Sprint(result["error"], result["notes"])
+			printed := fmt.Sprint(result["error"], result["notes"])
 			list, _ := result["limits"].([]any)
-			if reached := c.use.Effect != ""; len(report.Limits) != len(list) || (len(list) == 1) != reached || !strings.Contains(told, c.text) || !strings.Contains(told, c.setting) {
-				t.Errorf("%+v: %v, %v, %v", c.use, report.Limits, list, told)
+			if reached := c.use.Effect != ""; len(report.Limits) != len(list) || (len(list) == 1) != reached || !strings.Contains(printed, c.text) || !strings.Contains(printed, c.setting) {
+				t.Errorf("%+v: %v, %v, %v", c.use, report.Limits, list, printed)
 			}
 		}
 	})

@@ -187,7 +187,7 @@ func TestTurnsOfOneCaller(t *testing.T) {
 	}
 }
 
-// TestWaitingCompilationIsForgotten: a module for which nobody waits any more leaves no trace.
+// TestWaitingCompilationIsForgotten: a module is forgotten when its last caller leaves before the compilation.
 func TestWaitingCompilationIsForgotten(t *testing.T) {
 	t.Parallel()
 	r, s := steppingRunner(t, 16)
