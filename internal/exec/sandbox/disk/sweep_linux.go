@@ -15,6 +15,11 @@ import (
 // origin.Mark, which may be followed by "-" and any text. All other entries, and entries of
 // living daemons, stay.
 func Sweep(dir string) error {
+	return sweep(dir, func(_ int, name string) bool { return origin.Orphaned(markOf(name)) })
+}
+
+// sweep removes the entries of a directory that are left over.
+func sweep(dir string, left func(parent int, name string) bool) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err
@@ -22,7 +27,7 @@ func Sweep(dir string) error {
 	defer f.Close()
 	entries, err := f.Readdirnames(-1)
 	for _, name := range entries {
-		if origin.Orphaned(markOf(name)) {
+		if left(int(f.Fd()), name) {
 			err = errors.Join(err, overlay.RemoveTree(f, name))
 		}
 	}
@@ -54,18 +59,10 @@ func SharedPattern() string { return sharedPrefix + origin.Mark() + "-" }
 // other programs, users and PID namespaces share, such as /tmp. It removes only directories of this
 // user that no process holds, because a process of another PID namespace looks dead.
 func SweepUnheld(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	entries, err := f.Readdirnames(-1)
-	for _, name := range entries {
-		if mark, ok := sharedMark(name); ok && origin.Orphaned(mark) && unheld(int(f.Fd()), name) {
-			err = errors.Join(err, overlay.RemoveTree(f, name))
-		}
-	}
-	return err
+	return sweep(dir, func(parent int, name string) bool {
+		mark, ok := sharedMark(name)
+		return ok && origin.Orphaned(mark) && unheld(parent, name)
+	})
 }
 
 // sharedMark returns the mark in a name of SharedPattern: the prefix, the two numbers of the mark,
