@@ -195,3 +195,17 @@ func TestDeveloperToolsWork(t *testing.T) {
 		}
 	}
 }
+
+// TestSweepersOfOthers: a directory of another user stays, unless palyrad is root.
+func TestSweepersOfOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	must.Do(t, os.Mkdir(filepath.Join(dir, "run"), 0o700))
+	e := must.Get(os.ReadDir(dir))(t)[0]
+	self := os.Geteuid()
+	for user, want := range map[int]bool{self: true, self + 1: false, 0: true} {
+		if got := mayRemove(e, user); got != want {
+			t.Errorf("user %d removes it: %t, want %t", user, got, want)
+		}
+	}
+}

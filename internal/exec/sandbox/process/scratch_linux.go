@@ -84,18 +84,19 @@ func sweepScratch() error {
 	for _, e := range entries {
 		rest, ok := strings.CutPrefix(e.Name(), scratchPrefix)
 		end := strings.LastIndexByte(rest, '-')
-		if ok && end > 0 && e.IsDir() && origin.Orphaned(rest[:end]) && mayRemove(e) {
+		if ok && end > 0 && e.IsDir() && origin.Orphaned(rest[:end]) && mayRemove(e, os.Geteuid()) {
 			failed = errors.Join(failed, removeScratch(parent, e.Name()))
 		}
 	}
 	return failed
 }
 
-func mayRemove(e os.DirEntry) bool {
+// mayRemove reports whether palyrad with that effective user id removes a directory.
+func mayRemove(e os.DirEntry, user int) bool {
 	info, err := e.Info()
 	if err != nil {
 		return false // it was removed meanwhile
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
-	return ok && (os.Geteuid() == 0 || int(st.Uid) == os.Geteuid())
+	return ok && (user == 0 || int(st.Uid) == user)
 }
